@@ -1,0 +1,207 @@
+package fs
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// maxLinks bounds the names remembered of one inode. One that works is enough
+// to reach it; more than a few only serve files with many hard links.
+const maxLinks = 8
+
+// link is one place where an inode was seen.
+type link struct {
+	parent *inode
+	name   string
+}
+
+// inode is a backing object that the kernel knows.
+//
+// LOCK ORDER: a registry shard's lock, then inode.mu, then dirCache.mu. No two
+// inodes are locked at once, and no system call that can wait for the tree
+// itself is made under any of them.
+type inode struct {
+	id  uint64 // node id, never used twice
+	key identity
+
+	lookups  uint64       // references that the kernel holds; guarded by the registry shard of key
+	children atomic.Int64 // links of other inodes that name this one as parent
+
+	dir atomic.Pointer[dirFD] // cached descriptor of a directory, or nil
+
+	// blksize and the layout of names that it was decided under, packed by
+	// Tree.blksize; zero is unknown.
+	decided atomic.Uint64
+
+	mu      sync.Mutex
+	links   []link  // guarded by mu; the newest last
+	handles []*file // guarded by mu; open files, any of which reaches the inode
+	pin     int     // guarded by mu; O_PATH descriptor of an object whose last name went through us, or -1
+	gone    bool    // guarded by mu; forgotten: take no pin any more
+	opened  opened  // guarded by mu
+}
+
+// addLink remembers that the inode is found as name in parent.
+func (in *inode) addLink(parent *inode, name string) {
+	in.mu.Lock()
+	for i := range in.links {
+		if in.links[i].parent == parent && in.links[i].name == name {
+			in.mu.Unlock()
+			return
+		}
+	}
+	parent.children.Add(1)
+	in.links = append(in.links, link{parent, name})
+	var oldest *inode
+	if len(in.links) > maxLinks {
+		oldest = in.links[0].parent
+		in.links = append(in.links[:0], in.links[1:]...)
+	}
+	in.mu.Unlock()
+	if oldest != nil {
+		// parent is referenced by the request at hand, so at worst an
+		// unreferenced directory stays known until it is looked up again.
+		oldest.children.Add(-1)
+	}
+}
+
+// removeLink forgets that the inode is found as name in parent, and reports
+// whether any other name of it is known.
+func (in *inode) removeLink(parent *inode, name string) (left bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for i := range in.links {
+		if in.links[i].parent == parent && in.links[i].name == name {
+			in.links = append(in.links[:i], in.links[i+1:]...)
+			parent.children.Add(-1)
+			break
+		}
+	}
+	return len(in.links) > 0
+}
+
+// names returns a copy of the known links, the newest first.
+func (in *inode) names(buf []link) []link {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for i := len(in.links) - 1; i >= 0; i-- {
+		buf = append(buf, in.links[i])
+	}
+	return buf
+}
+
+// registryShards spreads the registry's locks; a power of two.
+const registryShards = 64
+
+// registry finds inodes by node id and by identity.
+type registry struct {
+	ids    idTable[inode]
+	shards [registryShards]struct {
+		sync.Mutex
+		byKey map[identity]*inode
+	}
+}
+
+func newRegistry() *registry {
+	r := &registry{}
+	for i := range r.shards {
+		r.shards[i].byKey = make(map[identity]*inode)
+	}
+	return r
+}
+
+// ref returns the inode of key with one more lookup counted, making it if it
+// is new.
+func (r *registry) ref(key identity) *inode {
+	s := &r.shards[key.ino%registryShards]
+	s.Lock()
+	defer s.Unlock()
+	in := s.byKey[key]
+	if in == nil {
+		in = &inode{key: key, pin: -1}
+		in.id = r.ids.add(in)
+		s.byKey[key] = in
+	}
+	in.lookups++
+	return in
+}
+
+// known returns the inode of key, or nil. The caller holds no reference.
+func (r *registry) known(key identity) *inode {
+	s := &r.shards[key.ino%registryShards]
+	s.Lock()
+	defer s.Unlock()
+	return s.byKey[key]
+}
+
+// unref takes n lookups off and drops the inode when nothing needs it any more.
+func (r *registry) unref(in *inode, n uint64) (dropped bool) {
+	s := &r.shards[in.key.ino%registryShards]
+	s.Lock()
+	defer s.Unlock()
+	in.lookups -= min(n, in.lookups)
+	if in.lookups > 0 || in.children.Load() > 0 || s.byKey[in.key] != in {
+		return false
+	}
+	delete(s.byKey, in.key)
+	r.ids.remove(in.id)
+	return true
+}
+
+// forget takes n of the kernel's lookups off in; once it and everything below
+// it is forgotten, its descriptors are given back.
+func (t *Tree) forget(in *inode, n uint64) {
+	for in != t.root && t.inodes.unref(in, n) {
+		in = t.drop(in)
+		n = 0
+		if in == nil {
+			return
+		}
+	}
+}
+
+// drop gives back what a forgotten inode holds. If that leaves a parent
+// without children, that parent is returned to be considered next; others
+// with the same fate are dropped here.
+func (t *Tree) drop(in *inode) (next *inode) {
+	in.mu.Lock()
+	links := in.links
+	pin := in.pin
+	in.links, in.pin, in.gone = nil, -1, true
+	in.mu.Unlock()
+
+	if pin >= 0 {
+		t.pins.Add(-1)
+		close_(pin)
+	}
+	if d := in.dir.Swap(nil); d != nil {
+		t.dirs.remove(d)
+	}
+	for _, l := range links {
+		if l.parent.children.Add(-1) > 0 {
+			continue
+		}
+		if next == nil {
+			next = l.parent
+		} else {
+			t.forget(l.parent, 0)
+		}
+	}
+	return next
+}
+
+// setPin gives the inode a descriptor to be reached by after its last name is
+// gone. It takes fd over, and closes it if it is not needed.
+func (t *Tree) setPin(in *inode, fd int) {
+	if t.pins.Add(1) <= t.maxPins {
+		in.mu.Lock()
+		if in.pin < 0 && !in.gone {
+			in.pin = fd
+			in.mu.Unlock()
+			return
+		}
+		in.mu.Unlock()
+	}
+	t.pins.Add(-1)
+	close_(fd)
+}

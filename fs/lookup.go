@@ -1,0 +1,66 @@
+package fs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// enter makes the object with attributes st, seen as name in parent, known to
+// the kernel: it counts one lookup and fills the reply.
+func (t *Tree) enter(parent *inode, name string, st *unix.Statx_t, out *fuse.EntryOut) *inode {
+	in := t.inodes.ref(identityOf(st))
+	if in != t.root {
+		in.addLink(parent, name)
+	}
+	t.fillEntry(in, st, out)
+	return in
+}
+
+// Lookup is part of fuse.RawFileSystem.
+func (t *Tree) Lookup(_ <-chan struct{}, req *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+	parent := t.inode(req.NodeId)
+	if parent == nil {
+		return fuse.Status(unix.ESTALE)
+	}
+	d, err := t.directory(parent)
+	if err != nil {
+		return t.status(err)
+	}
+	defer d.release()
+	return t.status(t.lookupIn(parent, d.fd, name, out))
+}
+
+func (t *Tree) lookupIn(parent *inode, dirfd int, name string, out *fuse.EntryOut) error {
+	var st unix.Statx_t
+	if err := statAt(dirfd, name, &st); err != nil {
+		return err
+	}
+	t.enter(parent, name, &st, out)
+	return nil
+}
+
+// Forget is part of fuse.RawFileSystem.
+func (t *Tree) Forget(node, n uint64) {
+	if in := t.inode(node); in != nil {
+		t.forget(in, n)
+	}
+}
+
+// Readlink is part of fuse.RawFileSystem.
+func (t *Tree) Readlink(_ <-chan struct{}, req *fuse.InHeader) ([]byte, fuse.Status) {
+	in := t.inode(req.NodeId)
+	if in == nil {
+		return nil, fuse.Status(unix.ESTALE)
+	}
+	g, err := t.grab(in)
+	if err != nil {
+		return nil, t.status(err)
+	}
+	defer g.release()
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(g.fd, "", buf)
+	if err != nil {
+		return nil, t.status(err)
+	}
+	return buf[:n], fuse.OK
+}

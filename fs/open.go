@@ -1,0 +1,236 @@
+package fs
+
+import (
+	"sync/atomic"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"tunefs/policy"
+)
+
+// file is an open regular file. The kernel holds one reference through its
+// handle; requests that reach the inode through it hold others for a while.
+type file struct {
+	in     *inode
+	fd     int
+	writes bool         // opened for writing
+	wrote  atomic.Bool  // something was written through the daemon
+	refs   atomic.Int32 // the descriptor is closed with the last
+	slot   int          // place in in.handles; guarded by in.mu
+}
+
+func (f *file) release() {
+	if f.refs.Add(-1) == 0 {
+		close_(f.fd)
+	}
+}
+
+// opened is what the open handles of an inode have in common. The kernel wants
+// one I/O mode, and one backing file, for all handles of an inode at a time.
+type opened struct {
+	count   int
+	writers int
+	io      policy.IO
+	backing int32 // lent to the kernel while io is Passthrough
+	cached  version
+}
+
+// version tells one state of a file's contents from another.
+type version struct {
+	size  uint64
+	mtime unix.StatxTimestamp
+	ctime unix.StatxTimestamp
+}
+
+func versionOf(st *unix.Statx_t) version { return version{st.Size, st.Mtime, st.Ctime} }
+
+// openFlags are the flags that a backing file is opened with for a program's.
+// O_APPEND and O_DIRECT stay out, since a program can change them later with
+// fcntl(2): each write request says what holds at that moment. O_NONBLOCK keeps
+// us from waiting for the other end of a fifo that was swapped in, and does
+// nothing on regular files.
+func (t *Tree) openFlags(flags uint32) int {
+	return int(flags)&(unix.O_ACCMODE|unix.O_SYNC|unix.O_DSYNC) | unix.O_NOFOLLOW | unix.O_NONBLOCK | t.noAtime(flags)
+}
+
+// noAtime is O_NOATIME where the program or the mount asks for it: our reads
+// of the backing file stand for the program's.
+func (t *Tree) noAtime(flags uint32) int {
+	if t.NoAtime {
+		return unix.O_NOATIME
+	}
+	return int(flags) & unix.O_NOATIME
+}
+
+// Open is part of fuse.RawFileSystem.
+func (t *Tree) Open(_ <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	in := t.inode(req.NodeId)
+	if in == nil {
+		return fuse.Status(unix.ESTALE)
+	}
+	fd, err := t.open(in, t.openFlags(req.Flags))
+	if err != nil {
+		return t.status(err)
+	}
+	var st unix.Statx_t
+	if err := t.prepareOpen(req, fd, &st); err != nil {
+		close_(fd)
+		return t.status(err)
+	}
+	t.handle(in, fd, req.Flags, &st, out)
+	if out.OpenFlags&fuse.FOPEN_PASSTHROUGH != 0 && in.passWriters() > 0 && t.AttrTimeout > 0 {
+		// The kernel still trusts the attributes it got with the lookup.
+		t.kernel.InodeNotify(in.id, -1, 0)
+	}
+	return fuse.OK
+}
+
+// prepareOpen does what the open itself is to do to the file, and stats it.
+func (t *Tree) prepareOpen(req *fuse.OpenIn, fd int, st *unix.Statx_t) error {
+	if req.Mode&fuse.OPEN_KILL_SUIDGID != 0 {
+		if err := killPriv(fd, &req.InHeader); err != nil {
+			return err
+		}
+	}
+	if req.Flags&unix.O_TRUNC != 0 {
+		if err := retry(func() error { return unix.Ftruncate(fd, 0) }); err != nil {
+			return err
+		}
+	}
+	return statFD(fd, st)
+}
+
+// open opens the backing file of in for real.
+func (t *Tree) open(in *inode, flags int) (int, error) {
+	fd := -1
+	err := t.settled(func() error {
+		err := t.eachPlace(in, func(dirfd int, name string) (err error) {
+			fd, err = t.openVerified(dirfd, name, flags, in.key)
+			return err
+		})
+		if err != unix.ESTALE {
+			return err
+		}
+		// No name left: a file that was unlinked, or never had one, and is
+		// still held.
+		g, ok := in.held()
+		if !ok {
+			return unix.ESTALE
+		}
+		defer g.release()
+		fd, err = t.openAt(unix.AT_FDCWD, procPath(g.fd), flags&^unix.O_NOFOLLOW, 0)
+		return err
+	})
+	return fd, err
+}
+
+// handle makes an open descriptor, which it takes over, a handle of in, and
+// tells the kernel how to do I/O on it.
+func (t *Tree) handle(in *inode, fd int, flags uint32, st *unix.Statx_t, out *fuse.OpenOut) {
+	f := &file{in: in, fd: fd, writes: flags&unix.O_ACCMODE != unix.O_RDONLY}
+	f.refs.Store(1)
+	wanted := t.decide(in).IO
+
+	in.mu.Lock()
+	o := &in.opened
+	if o.count == 0 {
+		o.io = wanted
+		if o.io == policy.Passthrough {
+			o.backing = t.lend(fd)
+			if o.backing == 0 {
+				o.io = policy.Cached
+			}
+		}
+	}
+	o.count++
+	if f.writes {
+		o.writers++
+	}
+	f.slot = len(in.handles)
+	in.handles = append(in.handles, f)
+	switch o.io {
+	case policy.Passthrough:
+		out.OpenFlags = fuse.FOPEN_PASSTHROUGH
+		out.BackingID = o.backing
+	case policy.Direct:
+		out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES
+	default:
+		// Cached pages outlive a close as long as nobody else has changed the
+		// file.
+		if v := versionOf(st); o.cached == v {
+			out.OpenFlags = fuse.FOPEN_KEEP_CACHE
+		} else {
+			o.cached = v
+		}
+	}
+	in.mu.Unlock()
+
+	if !t.flush || !f.writes {
+		out.OpenFlags |= fuse.FOPEN_NOFLUSH
+	}
+	out.Fh = t.files.add(f)
+}
+
+// lend registers fd with the kernel for passthrough. Zero, which is no valid
+// id, says that the kernel refused; why is logged once.
+func (t *Tree) lend(fd int) int32 {
+	id, errno := t.kernel.RegisterBackingFd(&fuse.BackingMap{Fd: int32(fd)})
+	if errno == 0 {
+		return id
+	}
+	if t.warned.first("passthrough " + errno.Error()) {
+		t.Log.Warn("the kernel refuses passthrough for a file; such files use its page cache through tunefs instead", "err", errno)
+	}
+	return 0
+}
+
+// Release is part of fuse.RawFileSystem.
+func (t *Tree) Release(_ <-chan struct{}, req *fuse.ReleaseIn) {
+	f := t.files.remove(req.Fh)
+	if f == nil {
+		return
+	}
+	in := f.in
+	var now version
+	if f.wrote.Load() {
+		var st unix.Statx_t
+		if statFD(f.fd, &st) == nil {
+			now = versionOf(&st)
+		}
+	}
+	in.mu.Lock()
+	last := len(in.handles) - 1
+	in.handles[f.slot] = in.handles[last]
+	in.handles[f.slot].slot = f.slot
+	in.handles[last] = nil
+	in.handles = in.handles[:last]
+	o := &in.opened
+	o.count--
+	if f.writes {
+		o.writers--
+	}
+	if f.wrote.Load() {
+		o.cached = now // what the kernel has cached is what was written
+	}
+	backing := int32(0)
+	if o.count == 0 {
+		backing, o.backing = o.backing, 0
+	}
+	in.mu.Unlock()
+	if backing != 0 {
+		t.kernel.UnregisterBackingFd(backing)
+	}
+	f.release()
+}
+
+// passWriters counts the handles through which the kernel may write to the
+// backing file without telling us.
+func (in *inode) passWriters() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.opened.io != policy.Passthrough {
+		return 0
+	}
+	return in.opened.writers
+}

@@ -1,0 +1,82 @@
+package fs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// aclAccess is the extended attribute that holds a POSIX access ACL.
+const aclAccess = "system.posix_acl_access"
+
+// withPath calls f with a path that leads to the object of a node and to
+// nothing else: the xattr calls take no O_PATH descriptor.
+func (t *Tree) withPath(node uint64, f func(path string) error) error {
+	in := t.inode(node)
+	if in == nil {
+		return unix.ESTALE
+	}
+	g, err := t.grab(in)
+	if err != nil {
+		return err
+	}
+	defer g.release()
+	return f(procPath(g.fd))
+}
+
+// GetXAttr is part of fuse.RawFileSystem.
+func (t *Tree) GetXAttr(_ <-chan struct{}, req *fuse.InHeader, attr string, dest []byte) (uint32, fuse.Status) {
+	var n int
+	err := t.withPath(req.NodeId, func(path string) (err error) {
+		n, err = unix.Getxattr(path, attr, dest)
+		return err
+	})
+	return uint32(max(n, 0)), t.status(err)
+}
+
+// ListXAttr is part of fuse.RawFileSystem.
+func (t *Tree) ListXAttr(_ <-chan struct{}, req *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
+	var n int
+	err := t.withPath(req.NodeId, func(path string) (err error) {
+		n, err = unix.Listxattr(path, dest)
+		return err
+	})
+	return uint32(max(n, 0)), t.status(err)
+}
+
+// SetXAttr is part of fuse.RawFileSystem.
+func (t *Tree) SetXAttr(_ <-chan struct{}, req *fuse.SetXAttrIn, attr string, data []byte) fuse.Status {
+	return t.status(t.withPath(req.NodeId, func(path string) error {
+		if err := unix.Setxattr(path, attr, data, int(req.Flags)); err != nil {
+			return err
+		}
+		if attr == aclAccess {
+			return t.dropSetgid(&req.InHeader, path)
+		}
+		return nil
+	}))
+}
+
+// RemoveXAttr is part of fuse.RawFileSystem.
+func (t *Tree) RemoveXAttr(_ <-chan struct{}, req *fuse.InHeader, attr string) fuse.Status {
+	return t.status(t.withPath(req.NodeId, func(path string) error {
+		return unix.Removexattr(path, attr)
+	}))
+}
+
+// dropSetgid takes setgid off an object whose ACL was set by somebody outside
+// its group, as the kernel does where it knows who that is. Behind us it sees
+// only root.
+func (t *Tree) dropSetgid(h *fuse.InHeader, path string) error {
+	if !t.asRoot || h.Uid == 0 {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Mode&unix.S_ISGID == 0 {
+		return err
+	}
+	c := credentialsOf(h)
+	if c.in(st.Gid) || c.can(unix.CAP_FSETID) {
+		return nil
+	}
+	return unix.Chmod(path, st.Mode&0o7777&^unix.S_ISGID)
+}
