@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -63,16 +64,10 @@ func (t *Tree) blksize(in *inode, native uint32) uint32 {
 		return native
 	}
 	b := t.decide(in).Blksize
-	shift := uint64(0)
-	for b > 0 {
-		shift++
-		b >>= 1
+	if in.placed() {
+		in.decided.Store(layout<<32 | decidedBit | uint64(bits.Len32(uint32(b))))
 	}
-	in.decided.Store(layout<<32 | decidedBit | shift)
-	if shift > 0 {
-		return 1 << (shift - 1)
-	}
-	return native
+	return orNative(b, native)
 }
 
 func orNative(b policy.Blksize, native uint32) uint32 {

@@ -127,7 +127,7 @@ func (t *Tree) finishCreate(req *fuse.CreateIn, parent *inode, name string, fd i
 	}
 	in := t.inodes.ref(identityOf(&st))
 	if name != "" {
-		in.addLink(parent, name)
+		t.found(in, parent, name, &st)
 	}
 	t.handle(in, fd, req.Flags, &st, &out.OpenOut)
 	t.fillEntry(in, &st, &out.EntryOut)

@@ -1,8 +1,11 @@
 package fs
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxLinks bounds the names remembered of one inode. One that works is enough
@@ -41,28 +44,28 @@ type inode struct {
 	opened  opened  // guarded by mu
 }
 
-// addLink remembers that the inode is found as name in parent.
-func (in *inode) addLink(parent *inode, name string) {
+// addLink remembers that the inode is found as name in parent, as the newest
+// of its places; with only, as the single one, since the object has no other.
+// It reports whether the inode was known at another place before, and the
+// parents of places that were dropped.
+func (in *inode) addLink(parent *inode, name string, only bool) (moved bool, dropped []*inode) {
 	in.mu.Lock()
-	for i := range in.links {
-		if in.links[i].parent == parent && in.links[i].name == name {
-			in.mu.Unlock()
-			return
-		}
+	defer in.mu.Unlock()
+	n := len(in.links)
+	if n > 0 && in.links[n-1] == (link{parent, name}) && (n == 1 || !only) {
+		return false, nil // by far the most frequent case
 	}
 	parent.children.Add(1)
-	in.links = append(in.links, link{parent, name})
-	var oldest *inode
-	if len(in.links) > maxLinks {
-		oldest = in.links[0].parent
-		in.links = append(in.links[:0], in.links[1:]...)
+	kept := in.links[:0]
+	for i, l := range in.links {
+		if only || l == (link{parent, name}) || n == maxLinks && i == 0 {
+			dropped = append(dropped, l.parent)
+		} else {
+			kept = append(kept, l)
+		}
 	}
-	in.mu.Unlock()
-	if oldest != nil {
-		// parent is referenced by the request at hand, so at worst an
-		// unreferenced directory stays known until it is looked up again.
-		oldest.children.Add(-1)
-	}
+	in.links = append(kept, link{parent, name})
+	return n > 0, dropped
 }
 
 // removeLink forgets that the inode is found as name in parent, and reports
@@ -70,13 +73,17 @@ func (in *inode) addLink(parent *inode, name string) {
 func (in *inode) removeLink(parent *inode, name string) (left bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for i := range in.links {
-		if in.links[i].parent == parent && in.links[i].name == name {
-			in.links = append(in.links[:i], in.links[i+1:]...)
-			parent.children.Add(-1)
-			break
-		}
+	if i := slices.Index(in.links, link{parent, name}); i >= 0 {
+		in.links = slices.Delete(in.links, i, i+1)
+		parent.children.Add(-1) // which the request at hand keeps known
 	}
+	return len(in.links) > 0
+}
+
+// placed reports whether any place of the inode is known.
+func (in *inode) placed() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
 	return len(in.links) > 0
 }
 
@@ -146,6 +153,37 @@ func (r *registry) unref(in *inode, n uint64) (dropped bool) {
 	delete(s.byKey, in.key)
 	r.ids.remove(in.id)
 	return true
+}
+
+// found notes that in is name in parent. st are its attributes.
+func (t *Tree) found(in, parent *inode, name string, st *unix.Statx_t) {
+	if in == t.root {
+		return
+	}
+	only := in.key.isDir() || st.Nlink == 1
+	if !t.place(in, parent, name, only) || t.Policy.Static() {
+		return
+	}
+	in.decided.Store(0)
+	if in.key.isDir() {
+		t.layout.Add(1) // everything below has moved too
+	}
+}
+
+// place is addLink, with what it dropped given back.
+func (t *Tree) place(in, parent *inode, name string, only bool) (moved bool) {
+	moved, dropped := in.addLink(parent, name, only)
+	for _, p := range dropped {
+		t.orphan(p)
+	}
+	return moved
+}
+
+// orphan takes one child off parent, and forgets it if nothing else needs it.
+func (t *Tree) orphan(parent *inode) {
+	if parent.children.Add(-1) == 0 {
+		t.forget(parent, 0)
+	}
 }
 
 // forget takes n of the kernel's lookups off in; once it and everything below

@@ -9,9 +9,7 @@ import (
 // the kernel: it counts one lookup and fills the reply.
 func (t *Tree) enter(parent *inode, name string, st *unix.Statx_t, out *fuse.EntryOut) *inode {
 	in := t.inodes.ref(identityOf(st))
-	if in != t.root {
-		in.addLink(parent, name)
-	}
+	t.found(in, parent, name, st)
 	t.fillEntry(in, st, out)
 	return in
 }

@@ -124,6 +124,19 @@ func (t *Tree) rename(h *fuse.InHeader, from, to place, flags uint) (moved []*in
 		return nil, err
 	}
 	source := t.inodes.known(identityOf(&st))
+	if flags == 0 {
+		// Mostly there is nothing to be replaced, and so nothing to find out.
+		err := unix.Renameat2(from.dirfd, from.name, to.dirfd, to.name, unix.RENAME_NOREPLACE)
+		if err == nil {
+			t.relink(source, from, to)
+			return []*inode{source}, nil
+		}
+	}
+	return t.renameOver(h, source, from, to, flags)
+}
+
+// renameOver is rename where something may be in the way, or be exchanged.
+func (t *Tree) renameOver(h *fuse.InHeader, source *inode, from, to place, flags uint) ([]*inode, error) {
 	v, err := t.victimAt(to.dirfd, to.name)
 	if err != nil && err != unix.ENOENT {
 		return nil, err
@@ -144,20 +157,20 @@ func (t *Tree) rename(h *fuse.InHeader, from, to place, flags uint) (moved []*in
 	}
 	if flags&unix.RENAME_EXCHANGE != 0 {
 		v.spare()
-		relink(v.in, to, from)
+		t.relink(v.in, to, from)
 	} else if replaced {
 		t.bury(v, to.parent, to.name)
 	}
-	relink(source, from, to)
+	t.relink(source, from, to)
 	return []*inode{source, v.in}, nil
 }
 
 // relink notes that in moved.
-func relink(in *inode, from, to place) {
+func (t *Tree) relink(in *inode, from, to place) {
 	if in == nil {
 		return
 	}
-	in.addLink(to.parent, to.name)
+	t.place(in, to.parent, to.name, false)
 	in.removeLink(from.parent, from.name)
 }
 
