@@ -104,25 +104,28 @@ func (t *Tree) fill(in *inode, st *unix.Statx_t, a *fuse.Attr) {
 	a.Blksize = t.blksize(in, st.Blksize)
 }
 
-// attrTimeout is how long the kernel may keep the attributes of in. While a
-// file is open for writing in passthrough the kernel does not tell us of
-// writes through a mapping, so their times would be stale.
-func (t *Tree) attrTimeout(in *inode) time.Duration {
-	if in.passWriters() > 0 {
+// attrTimeout is how long the kernel may keep the attributes st of in, which it
+// is about to get. While a file is open for writing in passthrough the kernel
+// does not tell us of writes through a mapping, so their times would be stale.
+func (t *Tree) attrTimeout(in *inode, st *unix.Statx_t) time.Duration {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.opened.passWriters() > 0 {
 		return 0
 	}
+	in.opened.sent = versionOf(st)
 	return t.AttrTimeout
 }
 
 func (t *Tree) fillEntry(in *inode, st *unix.Statx_t, out *fuse.EntryOut) {
 	out.NodeId = in.id
 	out.SetEntryTimeout(t.EntryTimeout)
-	out.SetAttrTimeout(t.attrTimeout(in))
+	out.SetAttrTimeout(t.attrTimeout(in, st))
 	t.fill(in, st, &out.Attr)
 }
 
 func (t *Tree) fillAttr(in *inode, st *unix.Statx_t, out *fuse.AttrOut) {
-	out.SetTimeout(t.attrTimeout(in))
+	out.SetTimeout(t.attrTimeout(in, st))
 	t.fill(in, st, &out.Attr)
 }
 
@@ -165,7 +168,7 @@ func (t *Tree) Statx(_ <-chan struct{}, req *fuse.StatxIn, out *fuse.StatxOut) f
 	out.FromStatx(&st)
 	out.Ino = t.inoOf(in.key)
 	out.Blksize = t.blksize(in, st.Blksize)
-	out.SetTimeout(t.attrTimeout(in))
+	out.SetTimeout(t.attrTimeout(in, &st))
 	return fuse.OK
 }
 

@@ -18,7 +18,7 @@ func (t *Tree) make(h *fuse.InHeader, name string, out *fuse.EntryOut, call func
 	}
 	defer d.release()
 	if err := t.asCaller(h, func() error { return call(d.fd) }); err != nil {
-		return t.status(err)
+		return t.status(missing(d.fd, err))
 	}
 	return t.status(t.lookupIn(parent, d.fd, name, out))
 }
@@ -104,7 +104,7 @@ func (t *Tree) Create(_ <-chan struct{}, req *fuse.CreateIn, name string, out *f
 		err = unix.ESTALE // a symlink has appeared there; the kernel follows it itself
 	}
 	if err != nil {
-		return t.status(err)
+		return t.status(missing(d.fd, err))
 	}
 	return t.finishCreate(req, parent, name, fd, out)
 }

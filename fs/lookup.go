@@ -31,10 +31,20 @@ func (t *Tree) Lookup(_ <-chan struct{}, req *fuse.InHeader, name string, out *f
 func (t *Tree) lookupIn(parent *inode, dirfd int, name string, out *fuse.EntryOut) error {
 	var st unix.Statx_t
 	if err := statAt(dirfd, name, &st); err != nil {
-		return err
+		return missing(dirfd, err)
 	}
 	t.enter(parent, name, &st, out)
 	return nil
+}
+
+// missing makes ESTALE of ENOENT if the directory itself was removed behind our
+// back: then the kernel looks for what has taken its place.
+func missing(dirfd int, err error) error {
+	var st unix.Statx_t
+	if err == unix.ENOENT && statFD(dirfd, &st) == nil && st.Nlink == 0 {
+		return unix.ESTALE
+	}
+	return err
 }
 
 // Forget is part of fuse.RawFileSystem.

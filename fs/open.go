@@ -32,8 +32,9 @@ type opened struct {
 	count   int
 	writers int
 	io      policy.IO
-	backing int32 // lent to the kernel while io is Passthrough
-	cached  version
+	backing int32   // lent to the kernel while io is Passthrough
+	cached  version // of the pages that the kernel may have in its cache
+	sent    version // of the attributes that the kernel may have in its cache
 }
 
 // version tells one state of a file's contents from another.
@@ -79,8 +80,7 @@ func (t *Tree) Open(_ <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut) fuse
 		return t.status(err)
 	}
 	t.handle(in, fd, req.Flags, &st, out)
-	if out.OpenFlags&fuse.FOPEN_PASSTHROUGH != 0 && in.passWriters() > 0 && t.AttrTimeout > 0 {
-		// The kernel still trusts the attributes it got with the lookup.
+	if t.AttrTimeout > 0 && in.outdated(&st) {
 		t.kernel.InodeNotify(in.id, -1, 0)
 	}
 	return fuse.OK
@@ -112,10 +112,12 @@ func (t *Tree) open(in *inode, flags int) (int, error) {
 		if err != unix.ESTALE {
 			return err
 		}
-		// No name left: a file that was unlinked, or never had one, and is
-		// still held.
+		// A file that was unlinked through us, or never had a name, and is
+		// still held. If it has names that are wrong now, the kernel is to look
+		// them up afresh.
 		g, ok := in.held()
-		if !ok {
+		if !ok || in.placed() {
+			g.release()
 			return unix.ESTALE
 		}
 		defer g.release()
@@ -224,13 +226,19 @@ func (t *Tree) Release(_ <-chan struct{}, req *fuse.ReleaseIn) {
 	f.release()
 }
 
-// passWriters counts the handles through which the kernel may write to the
-// backing file without telling us.
-func (in *inode) passWriters() int {
+// outdated reports whether the kernel, at an open that found the attributes st,
+// may trust others from before.
+func (in *inode) outdated(st *unix.Statx_t) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.opened.io != policy.Passthrough {
+	return in.opened.passWriters() > 0 || in.opened.sent != versionOf(st)
+}
+
+// passWriters counts the handles through which the kernel may write to the
+// backing file without telling us.
+func (o *opened) passWriters() int {
+	if o.io != policy.Passthrough {
 		return 0
 	}
-	return in.opened.writers
+	return o.writers
 }
