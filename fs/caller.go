@@ -94,37 +94,3 @@ func credentialsOf(h *fuse.InHeader) credentials {
 	}
 	return c
 }
-
-// killPriv takes the setuid and setgid bits and the file capabilities off an
-// open file, as the kernel does when somebody without CAP_FSETID writes to it.
-// With FUSE_HANDLE_KILLPRIV_V2 that is our duty.
-func killPriv(fd int, h *fuse.InHeader) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	if mode := withoutPriv(st.Mode, st.Gid, h); mode != st.Mode {
-		if err := unix.Fchmod(fd, mode&0o7777); err != nil {
-			return err
-		}
-	}
-	switch err := unix.Fremovexattr(fd, "security.capability"); err {
-	case nil, unix.ENODATA, unix.ENOTSUP, unix.EPERM:
-		return nil // EPERM: not root, so it could not have been set for us to keep
-	default:
-		return err
-	}
-}
-
-// withoutPriv is mode less the bits that a write by the caller takes away.
-// Setgid without group execution marks mandatory locking and stays for members
-// of the group.
-func withoutPriv(mode, gid uint32, h *fuse.InHeader) uint32 {
-	if mode&unix.S_IFMT != unix.S_IFREG {
-		return mode
-	}
-	if mode&unix.S_ISGID != 0 && (mode&unix.S_IXGRP != 0 || !credentialsOf(h).in(gid)) {
-		mode &^= unix.S_ISGID
-	}
-	return mode &^ unix.S_ISUID
-}

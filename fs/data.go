@@ -52,7 +52,7 @@ func (t *Tree) Write(_ <-chan struct{}, req *fuse.WriteIn, data []byte) (uint32,
 	}
 	t.Requests.Write(len(data))
 	if req.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0 {
-		if err := killPriv(f.fd, &req.InHeader); err != nil {
+		if err := t.killPriv(f.in, f.fd, &req.InHeader); err != nil {
 			return 0, t.status(err)
 		}
 	}

@@ -75,7 +75,7 @@ func (t *Tree) Open(_ <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut) fuse
 		return t.status(err)
 	}
 	var st unix.Statx_t
-	if err := t.prepareOpen(req, fd, &st); err != nil {
+	if err := t.prepareOpen(in, req, fd, &st); err != nil {
 		close_(fd)
 		return t.status(err)
 	}
@@ -87,9 +87,9 @@ func (t *Tree) Open(_ <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut) fuse
 }
 
 // prepareOpen does what the open itself is to do to the file, and stats it.
-func (t *Tree) prepareOpen(req *fuse.OpenIn, fd int, st *unix.Statx_t) error {
+func (t *Tree) prepareOpen(in *inode, req *fuse.OpenIn, fd int, st *unix.Statx_t) error {
 	if req.Mode&fuse.OPEN_KILL_SUIDGID != 0 {
-		if err := killPriv(fd, &req.InHeader); err != nil {
+		if err := t.killPriv(in, fd, &req.InHeader); err != nil {
 			return err
 		}
 	}

@@ -18,17 +18,14 @@ func (t *Tree) SetAttr(_ <-chan struct{}, req *fuse.SetAttrIn, out *fuse.AttrOut
 	defer g.release()
 	// Owner before mode, since a change of owner clears setuid; times last,
 	// since a change of size sets them.
-	for _, set := range []func(grip, *fuse.SetAttrIn) error{setOwner, setMode, setSize, setTimes} {
-		if err := set(g, req); err != nil {
+	for _, set := range []func(*inode, grip, *fuse.SetAttrIn) error{t.setOwner, t.setMode, t.setSize, t.setTimes} {
+		if err := set(in, g, req); err != nil {
 			return t.status(err)
 		}
 	}
 	const noChange = fuse.FATTR_FH | fuse.FATTR_LOCKOWNER | fuse.FATTR_KILL_SUIDGID
-	if req.Valid&^noChange == 0 && in.key.typ == unix.S_IFREG {
-		// A request that changes nothing is how the kernel, before it writes
-		// in passthrough for somebody without the right to keep them, asks us
-		// to clear setuid and the like.
-		if err := killPrivAt(g, req); err != nil {
+	if req.Valid&^noChange == 0 {
+		if err := t.changeNothing(in, g, req); err != nil {
 			return t.status(err)
 		}
 	}
@@ -52,61 +49,68 @@ func (t *Tree) gripFor(in *inode, req *fuse.SetAttrIn) (grip, error) {
 	return t.grab(in)
 }
 
-func setOwner(g grip, req *fuse.SetAttrIn) error {
+func (t *Tree) setOwner(in *inode, g grip, req *fuse.SetAttrIn) error {
 	uid, hasUID := req.GetUID()
 	gid, hasGID := req.GetGID()
 	if !hasUID && !hasGID {
 		return nil
 	}
-	return unix.Fchownat(g.fd, "", int(int32(uid)), int(int32(gid)), unix.AT_EMPTY_PATH)
+	var before unix.Stat_t
+	if err := unix.Fstat(g.fd, &before); err != nil {
+		return err
+	}
+	if err := unix.Fchownat(g.fd, "", int(int32(uid)), int(int32(gid)), unix.AT_EMPTY_PATH); err != nil {
+		return err
+	}
+	// Everything else that a change of owner takes off, the backing kernel
+	// does; but a member of the group may keep this one, and that it can't see.
+	const locking = unix.S_ISGID | unix.S_IXGRP
+	if !t.asRoot || in.key.typ != unix.S_IFREG || before.Mode&locking != unix.S_ISGID {
+		return nil
+	}
+	return dropSetgid(&req.InHeader, before.Mode&^unix.S_ISUID, before.Gid, func(mode uint32) error { return chmodGrip(g, mode) })
 }
 
-func setMode(g grip, req *fuse.SetAttrIn) error {
+func (t *Tree) setMode(_ *inode, g grip, req *fuse.SetAttrIn) error {
 	mode, ok := req.GetMode()
 	if !ok {
 		return nil
 	}
+	return chmodGrip(g, mode)
+}
+
+func chmodGrip(g grip, mode uint32) error {
 	if g.opened {
 		return unix.Fchmod(g.fd, mode)
 	}
 	return unix.Chmod(procPath(g.fd), mode)
 }
 
-func setSize(g grip, req *fuse.SetAttrIn) error {
+func (t *Tree) setSize(in *inode, g grip, req *fuse.SetAttrIn) error {
 	size, ok := req.GetSize()
 	if !ok {
 		return nil
 	}
+	fd := g.fd
 	if g.file != nil && g.file.writes {
-		if err := dropPriv(g.fd, req); err != nil {
+		g.file.wrote.Store(true)
+	} else {
+		var err error
+		if fd, err = unix.Open(procPath(g.fd), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
 			return err
 		}
-		g.file.wrote.Store(true)
-		return retry(func() error { return unix.Ftruncate(g.fd, int64(size)) })
+		defer close_(fd)
 	}
-	fd, err := unix.Open(procPath(g.fd), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer close_(fd)
-	if err := dropPriv(fd, req); err != nil {
-		return err
+	if req.Valid&fuse.FATTR_KILL_SUIDGID != 0 {
+		if err := t.killPriv(in, fd, &req.InHeader); err != nil {
+			return err
+		}
 	}
 	return retry(func() error { return unix.Ftruncate(fd, int64(size)) })
 }
 
-// dropPriv clears setuid and the like where the kernel says that the truncating
-// program has no right to keep them.
-func dropPriv(fd int, req *fuse.SetAttrIn) error {
-	if req.Valid&fuse.FATTR_KILL_SUIDGID == 0 {
-		return nil
-	}
-	return killPriv(fd, &req.InHeader)
-}
-
-func setTimes(g grip, req *fuse.SetAttrIn) error {
-	const any = fuse.FATTR_ATIME | fuse.FATTR_MTIME
-	if req.Valid&any == 0 {
+func (t *Tree) setTimes(_ *inode, g grip, req *fuse.SetAttrIn) error {
+	if req.Valid&(fuse.FATTR_ATIME|fuse.FATTR_MTIME) == 0 {
 		return nil
 	}
 	times := [2]unix.Timespec{
@@ -124,17 +128,4 @@ func timespec(valid, set, now uint32, sec uint64, nsec uint32) unix.Timespec {
 		return unix.Timespec{Nsec: unix.UTIME_NOW}
 	}
 	return unix.Timespec{Sec: int64(sec), Nsec: int64(nsec)}
-}
-
-// killPrivAt is killPriv for an object that may not be open.
-func killPrivAt(g grip, req *fuse.SetAttrIn) error {
-	if g.opened {
-		return killPriv(g.fd, &req.InHeader)
-	}
-	fd, err := unix.Open(procPath(g.fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer close_(fd)
-	return killPriv(fd, &req.InHeader)
 }

@@ -49,10 +49,14 @@ func (t *Tree) SetXAttr(_ <-chan struct{}, req *fuse.SetXAttrIn, attr string, da
 		if err := unix.Setxattr(path, attr, data, int(req.Flags)); err != nil {
 			return err
 		}
-		if attr == aclAccess {
-			return t.dropSetgid(&req.InHeader, path)
+		if attr != aclAccess || !t.asRoot {
+			return nil
 		}
-		return nil
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil {
+			return err
+		}
+		return dropSetgid(&req.InHeader, st.Mode, st.Gid, func(mode uint32) error { return unix.Chmod(path, mode) })
 	}))
 }
 
@@ -61,22 +65,4 @@ func (t *Tree) RemoveXAttr(_ <-chan struct{}, req *fuse.InHeader, attr string) f
 	return t.status(t.withPath(req.NodeId, func(path string) error {
 		return unix.Removexattr(path, attr)
 	}))
-}
-
-// dropSetgid takes setgid off an object whose ACL was set by somebody outside
-// its group, as the kernel does where it knows who that is. Behind us it sees
-// only root.
-func (t *Tree) dropSetgid(h *fuse.InHeader, path string) error {
-	if !t.asRoot || h.Uid == 0 {
-		return nil
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil || st.Mode&unix.S_ISGID == 0 {
-		return err
-	}
-	c := credentialsOf(h)
-	if c.in(st.Gid) || c.can(unix.CAP_FSETID) {
-		return nil
-	}
-	return unix.Chmod(path, st.Mode&0o7777&^unix.S_ISGID)
 }
