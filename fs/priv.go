@@ -9,21 +9,36 @@ import (
 // and the file capabilities off a file that somebody without CAP_FSETID
 // changes, as the kernel does on its own filesystems.
 
-// killPriv does so for an open file of in. The kernel is told, since it goes
-// on with the mode that it has cached, even at an execve(2).
+// killPriv does so before a write to an open file of in.
 func (t *Tree) killPriv(in *inode, fd int, h *fuse.InHeader) error {
+	return t.takePriv(in, fd, func(st *unix.Stat_t) uint32 {
+		if st.Mode&(unix.S_ISUID|unix.S_ISGID) == 0 {
+			return st.Mode
+		}
+		c := credentialsOf(h)
+		if c.can(unix.CAP_FSETID) {
+			return st.Mode
+		}
+		return withoutPriv(st.Mode, c.in(st.Gid))
+	})
+}
+
+// takePriv gives an open file of in the mode that left says, and takes its
+// capabilities. The kernel is told, since it goes on with the mode that it has
+// cached, even at an execve(2).
+func (t *Tree) takePriv(in *inode, fd int, left func(*unix.Stat_t) uint32) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
 	changed := false
-	if mode := withoutPriv(st.Mode, st.Gid, h); mode != st.Mode {
+	if mode := left(&st); mode != st.Mode {
 		if err := unix.Fchmod(fd, mode&0o7777); err != nil {
 			return err
 		}
 		changed = true
 	}
-	switch err := unix.Fremovexattr(fd, "security.capability"); err {
+	switch err := unix.Fremovexattr(fd, capability); err {
 	case nil:
 		changed = true
 	case unix.ENODATA, unix.ENOTSUP, unix.EPERM: // EPERM: only root can have set it
@@ -36,60 +51,59 @@ func (t *Tree) killPriv(in *inode, fd int, h *fuse.InHeader) error {
 	return nil
 }
 
-// withoutPriv is mode less the bits that a change by the caller takes away.
-// Setgid without group execution marks mandatory locking and stays for members
-// of the group.
-func withoutPriv(mode, gid uint32, h *fuse.InHeader) uint32 {
-	if mode&unix.S_IFMT != unix.S_IFREG || mode&(unix.S_ISUID|unix.S_ISGID) == 0 {
+// withoutPriv is mode less the bits that a change takes away. Setgid without
+// group execution marks mandatory locking and stays for members of the group.
+func withoutPriv(mode uint32, member bool) uint32 {
+	if mode&unix.S_IFMT != unix.S_IFREG {
 		return mode
 	}
-	c := credentialsOf(h)
-	if c.can(unix.CAP_FSETID) {
-		return mode
-	}
-	if mode&unix.S_IXGRP != 0 || !c.in(gid) {
+	if mode&unix.S_IXGRP != 0 || !member {
 		mode &^= unix.S_ISGID
 	}
 	return mode &^ unix.S_ISUID
 }
 
-// changeNothing answers a SETATTR that sets nothing. The kernel sends it before
-// a write in passthrough, and for a chown(2) to nobody; either way, what a
-// change would take off is to go.
-func (t *Tree) changeNothing(in *inode, g grip, req *fuse.SetAttrIn) error {
+// changeNothing answers a SETATTR that sets nothing. It is either what the
+// kernel sends before a write, an fallocate or the like, to have taken off what
+// those take off, or a chown(2) to nobody. Which of them, the
+// request does not say, so while the file is open for writing it passes for a
+// write.
+func (t *Tree) changeNothing(in *inode, g grip, h *fuse.InHeader) error {
 	if in.key.typ != unix.S_IFREG {
 		return nil
 	}
-	in.mu.Lock()
-	writers := in.opened.writers
-	in.mu.Unlock()
-	if writers == 0 {
-		if err := mayChown(g, &req.InHeader); err != nil {
+	fd := g.fd
+	if !g.opened {
+		var err error
+		if fd, err = unix.Open(procPath(g.fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
 			return err
 		}
+		defer close_(fd)
 	}
-	if g.opened {
-		return t.killPriv(in, g.fd, &req.InHeader)
+	in.mu.Lock()
+	write := in.opened.writers > 0
+	in.mu.Unlock()
+	if write {
+		return t.killPriv(in, fd, h)
 	}
-	fd, err := unix.Open(procPath(g.fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer close_(fd)
-	return t.killPriv(in, fd, &req.InHeader)
+	return t.chownNobody(in, fd, h)
 }
 
-// mayChown refuses who is neither the owner nor privileged, if there is
-// anything to take off; the kernel itself checks only changes of owner.
-func mayChown(g grip, h *fuse.InHeader) error {
+// capability is the extended attribute that holds a program's capabilities.
+const capability = "security.capability"
+
+// chownNobody does what chown(2) with neither owner nor group still does.
+func (t *Tree) chownNobody(in *inode, fd int, h *fuse.InHeader) error {
+	c := credentialsOf(h)
 	var st unix.Stat_t
-	if err := unix.Fstat(g.fd, &st); err != nil {
+	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if h.Uid == st.Uid || withoutPriv(st.Mode, st.Gid, h) == st.Mode || credentialsOf(h).can(unix.CAP_FOWNER) {
-		return nil
+	left := withoutPriv(st.Mode, c.in(st.Gid) || c.can(unix.CAP_FSETID))
+	if left != st.Mode && h.Uid != st.Uid && !c.can(unix.CAP_FOWNER) {
+		return unix.EPERM
 	}
-	return unix.EPERM
+	return t.takePriv(in, fd, func(*unix.Stat_t) uint32 { return left })
 }
 
 // dropSetgid takes setgid off an object, once mode and group of gid, that the

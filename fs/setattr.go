@@ -25,7 +25,7 @@ func (t *Tree) SetAttr(_ <-chan struct{}, req *fuse.SetAttrIn, out *fuse.AttrOut
 	}
 	const noChange = fuse.FATTR_FH | fuse.FATTR_LOCKOWNER | fuse.FATTR_KILL_SUIDGID
 	if req.Valid&^noChange == 0 {
-		if err := t.changeNothing(in, g, req); err != nil {
+		if err := t.changeNothing(in, g, &req.InHeader); err != nil {
 			return t.status(err)
 		}
 	}
