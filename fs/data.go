@@ -5,10 +5,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spliceFrom is the read size from which moving pages to the kernel through a
-// pipe is cheaper than copying them. Measured with direct reads.
-const spliceFrom = 128 << 10
-
 // Read is part of fuse.RawFileSystem.
 func (t *Tree) Read(_ <-chan struct{}, req *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	f := t.files.get(req.Fh)
@@ -16,9 +12,6 @@ func (t *Tree) Read(_ <-chan struct{}, req *fuse.ReadIn, buf []byte) (fuse.ReadR
 		return nil, fuse.EBADF
 	}
 	t.Requests.Read(int(req.Size))
-	if req.Size >= spliceFrom {
-		return fuse.ReadResultFd(uintptr(f.fd), int64(req.Offset), int(req.Size)), fuse.OK
-	}
 	n, err := pread(f.fd, buf, int64(req.Offset))
 	if err != nil {
 		return nil, t.status(err)
