@@ -117,7 +117,7 @@ func (t *Tree) finishCreate(req *fuse.CreateIn, parent *inode, name string, fd i
 		err = unix.ESTALE // something else was put there behind our back
 	}
 	if err == nil && req.Flags&unix.O_TRUNC != 0 && st.Size > 0 {
-		if err = unix.Ftruncate(fd, 0); err == nil {
+		if err = empty(fd); err == nil {
 			err = statFD(fd, &st)
 		}
 	}

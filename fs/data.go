@@ -12,7 +12,10 @@ func (t *Tree) Read(_ <-chan struct{}, req *fuse.ReadIn, buf []byte) (fuse.ReadR
 		return nil, fuse.EBADF
 	}
 	t.Requests.Read(int(req.Size))
-	n, err := pread(f.fd, buf, int64(req.Offset))
+	n, err := pread(f.fdFor(req.Flags, buf, req.Offset), buf, int64(req.Offset))
+	if err == unix.EINVAL {
+		n, err = pread(f.fd, buf, int64(req.Offset)) // O_DIRECT wants more alignment here
+	}
 	if err != nil {
 		return nil, t.status(err)
 	}
@@ -55,7 +58,10 @@ func (t *Tree) Write(_ <-chan struct{}, req *fuse.WriteIn, data []byte) (uint32,
 	// Pages that the kernel writes back have their place, whatever the flags
 	// of the handle they come through.
 	appends := req.Flags&unix.O_APPEND != 0 && req.WriteFlags&fuse.WRITE_CACHE == 0
-	n, err := pwrite(f.fd, data, int64(req.Offset), appends)
+	n, err := pwrite(f.fdFor(req.Flags, data, req.Offset), data, int64(req.Offset), appends)
+	if err == unix.EINVAL {
+		n, err = pwrite(f.fd, data, int64(req.Offset), appends)
+	}
 	return uint32(n), t.status(err)
 }
 
@@ -90,7 +96,7 @@ func (t *Tree) Flush(_ <-chan struct{}, req *fuse.FlushIn) fuse.Status {
 	if f == nil {
 		return fuse.EBADF
 	}
-	if !t.flush || !f.writes {
+	if !t.flush || !f.writes() {
 		return fuse.OK
 	}
 	fd, err := unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0)

@@ -261,7 +261,7 @@ func (m *Mounted) unmount(flags int, fusermountFlag string) error {
 		return nil
 	}
 	text := strings.TrimSpace(string(out))
-	if strings.Contains(text, unix.EBUSY.Error()) {
+	if strings.Contains(text, "busy") {
 		err = unix.EBUSY
 	}
 	return fmt.Errorf("unmount %s: %w (%s)", m.mountpoint, err, text)

@@ -14,15 +14,22 @@ import (
 type file struct {
 	in     *inode
 	fd     int
-	writes bool         // opened for writing
+	access uint32       // O_RDONLY, O_WRONLY or O_RDWR
 	wrote  atomic.Bool  // something was written through the daemon
-	refs   atomic.Int32 // the descriptor is closed with the last
+	direct atomic.Int32 // a second descriptor, with O_DIRECT, or noDirect; opened when first asked for
+	refs   atomic.Int32 // the descriptors are closed with the last
 	slot   int          // place in in.handles; guarded by in.mu
 }
 
+func (f *file) writes() bool { return f.access != unix.O_RDONLY }
+
 func (f *file) release() {
-	if f.refs.Add(-1) == 0 {
-		close_(f.fd)
+	if f.refs.Add(-1) > 0 {
+		return
+	}
+	close_(f.fd)
+	if fd := f.direct.Load(); fd > 0 {
+		close_(int(fd))
 	}
 }
 
@@ -70,7 +77,7 @@ func (t *Tree) Open(_ <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut) fuse
 	if in == nil {
 		return fuse.Status(unix.ESTALE)
 	}
-	fd, err := t.open(in, t.openFlags(req.Flags))
+	fd, err := t.openFor(in, req.Flags)
 	if err != nil {
 		return t.status(err)
 	}
@@ -94,11 +101,27 @@ func (t *Tree) prepareOpen(in *inode, req *fuse.OpenIn, fd int, st *unix.Statx_t
 		}
 	}
 	if req.Flags&unix.O_TRUNC != 0 {
-		if err := retry(func() error { return unix.Ftruncate(fd, 0) }); err != nil {
+		if err := empty(fd); err != nil {
 			return err
 		}
 	}
 	return statFD(fd, st)
+}
+
+// empty truncates an open file to nothing, also one that is open for reading
+// only: Linux lets programs do that at open(2).
+func empty(fd int) error {
+	return retry(func() error { return unix.Truncate(procPath(fd), 0) })
+}
+
+// openFor opens the backing file of in with the flags of a program's open.
+func (t *Tree) openFor(in *inode, flags uint32) (int, error) {
+	fd, err := t.open(in, t.openFlags(flags))
+	if err == unix.EPERM && flags&unix.O_APPEND != 0 {
+		// A file that can only be appended to.
+		fd, err = t.open(in, t.openFlags(flags)|unix.O_APPEND)
+	}
+	return fd, err
 }
 
 // open opens the backing file of in for real.
@@ -130,7 +153,7 @@ func (t *Tree) open(in *inode, flags int) (int, error) {
 // handle makes an open descriptor, which it takes over, a handle of in, and
 // tells the kernel how to do I/O on it.
 func (t *Tree) handle(in *inode, fd int, flags uint32, st *unix.Statx_t, out *fuse.OpenOut) {
-	f := &file{in: in, fd: fd, writes: flags&unix.O_ACCMODE != unix.O_RDONLY}
+	f := &file{in: in, fd: fd, access: flags & unix.O_ACCMODE}
 	f.refs.Store(1)
 	wanted := t.decide(in).IO
 
@@ -146,7 +169,7 @@ func (t *Tree) handle(in *inode, fd int, flags uint32, st *unix.Statx_t, out *fu
 		}
 	}
 	o.count++
-	if f.writes {
+	if f.writes() {
 		o.writers++
 	}
 	f.slot = len(in.handles)
@@ -155,6 +178,11 @@ func (t *Tree) handle(in *inode, fd int, flags uint32, st *unix.Statx_t, out *fu
 	case policy.Passthrough:
 		out.OpenFlags = fuse.FOPEN_PASSTHROUGH
 		out.BackingID = o.backing
+		if flags&(unix.O_APPEND|unix.O_DIRECT) != 0 {
+			// The kernel's own backing file has these flags for good. Reads and
+			// writes of such a handle come to us, mappings stay passed through.
+			out.OpenFlags |= fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES
+		}
 	case policy.Direct:
 		out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES
 	default:
@@ -168,7 +196,7 @@ func (t *Tree) handle(in *inode, fd int, flags uint32, st *unix.Statx_t, out *fu
 	}
 	in.mu.Unlock()
 
-	if !t.flush || !f.writes {
+	if !t.flush || !f.writes() {
 		out.OpenFlags |= fuse.FOPEN_NOFLUSH
 	}
 	out.Fh = t.files.add(f)
@@ -209,7 +237,7 @@ func (t *Tree) Release(_ <-chan struct{}, req *fuse.ReleaseIn) {
 	in.handles = in.handles[:last]
 	o := &in.opened
 	o.count--
-	if f.writes {
+	if f.writes() {
 		o.writers--
 	}
 	if f.wrote.Load() {

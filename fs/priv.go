@@ -54,7 +54,7 @@ func (t *Tree) takePriv(in *inode, fd int, left func(*unix.Stat_t) uint32) error
 // withoutPriv is mode less the bits that a change takes away. Setgid without
 // group execution marks mandatory locking and stays for members of the group.
 func withoutPriv(mode uint32, member bool) uint32 {
-	if mode&unix.S_IFMT != unix.S_IFREG {
+	if mode&unix.S_IFMT == unix.S_IFDIR {
 		return mode
 	}
 	if mode&unix.S_IXGRP != 0 || !member {
@@ -70,7 +70,8 @@ func withoutPriv(mode uint32, member bool) uint32 {
 // write.
 func (t *Tree) changeNothing(in *inode, g grip, h *fuse.InHeader) error {
 	if in.key.typ != unix.S_IFREG {
-		return nil
+		_, err := t.chownNobody(g, h)
+		return err
 	}
 	fd := g.fd
 	if !g.opened {
@@ -86,24 +87,32 @@ func (t *Tree) changeNothing(in *inode, g grip, h *fuse.InHeader) error {
 	if write {
 		return t.killPriv(in, fd, h)
 	}
-	return t.chownNobody(in, fd, h)
+	left, err := t.chownNobody(g, h)
+	if err != nil {
+		return err
+	}
+	return t.takePriv(in, fd, func(*unix.Stat_t) uint32 { return left })
 }
 
 // capability is the extended attribute that holds a program's capabilities.
 const capability = "security.capability"
 
-// chownNobody does what chown(2) with neither owner nor group still does.
-func (t *Tree) chownNobody(in *inode, fd int, h *fuse.InHeader) error {
-	c := credentialsOf(h)
+// chownNobody does to the mode what chown(2) with neither owner nor group still
+// does, and returns what is left of it.
+func (t *Tree) chownNobody(g grip, h *fuse.InHeader) (left uint32, err error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
+	if err := unix.Fstat(g.fd, &st); err != nil {
+		return 0, err
 	}
-	left := withoutPriv(st.Mode, c.in(st.Gid) || c.can(unix.CAP_FSETID))
-	if left != st.Mode && h.Uid != st.Uid && !c.can(unix.CAP_FOWNER) {
-		return unix.EPERM
+	c := credentialsOf(h)
+	left = withoutPriv(st.Mode, c.in(st.Gid) || c.can(unix.CAP_FSETID))
+	if left == st.Mode {
+		return left, nil
 	}
-	return t.takePriv(in, fd, func(*unix.Stat_t) uint32 { return left })
+	if h.Uid != st.Uid && !c.can(unix.CAP_FOWNER) {
+		return 0, unix.EPERM
+	}
+	return left, chmodGrip(g, left&0o7777)
 }
 
 // dropSetgid takes setgid off an object, once mode and group of gid, that the

@@ -34,16 +34,22 @@ func (g grip) release() {
 // kernel resolves it to the object itself, also when that is a symlink.
 func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// openAt is openat(2). When descriptors have run out it closes cached ones and
-// tries once more.
+// openAt is openat(2). When descriptors have run out it closes cached ones, and
+// where the atime cannot be left alone it does without, and tries again.
 func (t *Tree) openAt(dirfd int, name string, flags int, mode uint32) (fd int, err error) {
-	for range 2 {
+	for range 3 {
 		err = retry(func() error {
 			fd, err = unix.Openat(dirfd, name, flags|unix.O_CLOEXEC, mode)
 			return err
 		})
-		if err != unix.EMFILE && err != unix.ENFILE || !t.dirs.shrink() {
-			break
+		switch {
+		case err == unix.EPERM && flags&unix.O_NOATIME != 0:
+			// Only the owner may ask for that; the kernel has checked a
+			// program that did, so it is the mount that wants it.
+			flags &^= unix.O_NOATIME
+		case (err == unix.EMFILE || err == unix.ENFILE) && t.dirs.shrink():
+		default:
+			return fd, err
 		}
 	}
 	return fd, err

@@ -92,7 +92,7 @@ func (t *Tree) setSize(in *inode, g grip, req *fuse.SetAttrIn) error {
 		return nil
 	}
 	fd := g.fd
-	if g.file != nil && g.file.writes {
+	if g.file != nil && g.file.writes() {
 		g.file.wrote.Store(true)
 	} else {
 		var err error

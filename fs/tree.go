@@ -86,6 +86,9 @@ func NewTree(source string, s Settings) (*Tree, error) {
 		inodes:        newRegistry(),
 		asRoot:        os.Geteuid() == 0,
 	}
+	if t.NoAtime && t.asRoot {
+		fd = withoutAtime(fd)
+	}
 	var st unix.Statx_t
 	if err := statFD(fd, &st); err != nil {
 		close_(fd)
@@ -100,6 +103,24 @@ func NewTree(source string, s Settings) (*Tree, error) {
 	t.root.dir.Store(d)
 	t.dirs.limit, t.maxPins = descriptorBudget()
 	return t, nil
+}
+
+// withoutAtime returns, in the place of the directory fd, one of a private copy
+// of its mount on which nothing that is read changes an atime: passthrough and
+// readlink(2) leave no other way to say so. If the kernel cannot (it came with
+// Linux 5.12), fd stays.
+func withoutAtime(fd int) int {
+	copied, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+	if err != nil {
+		return fd
+	}
+	noatime := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOATIME, Attr_clr: unix.MOUNT_ATTR__ATIME}
+	if err := unix.MountSetattr(copied, "", unix.AT_RECURSIVE|unix.AT_EMPTY_PATH, &noatime); err != nil {
+		close_(copied)
+		return fd
+	}
+	close_(fd)
+	return copied
 }
 
 // Close gives back the descriptors of the tree. No request may be under way.

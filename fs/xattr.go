@@ -1,6 +1,8 @@
 package fs
 
 import (
+	"bytes"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
@@ -35,12 +37,46 @@ func (t *Tree) GetXAttr(_ <-chan struct{}, req *fuse.InHeader, attr string, dest
 
 // ListXAttr is part of fuse.RawFileSystem.
 func (t *Tree) ListXAttr(_ <-chan struct{}, req *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
-	var n int
+	var names []byte
 	err := t.withPath(req.NodeId, func(path string) (err error) {
-		n, err = unix.Listxattr(path, dest)
+		names, err = listXattr(path)
 		return err
 	})
-	return uint32(max(n, 0)), t.status(err)
+	if err != nil {
+		return 0, t.status(err)
+	}
+	if t.asRoot && bytes.Contains(names, []byte(trusted)) && !credentialsOf(req).can(unix.CAP_SYS_ADMIN) {
+		names = withoutTrusted(names)
+	}
+	if len(names) > len(dest) {
+		return uint32(len(names)), fuse.ERANGE
+	}
+	return uint32(copy(dest, names)), fuse.OK
+}
+
+// trusted begins the names of attributes that only the privileged see. The
+// backing kernel shows them to us whoever asks.
+const trusted = "trusted."
+
+func withoutTrusted(names []byte) []byte {
+	var kept []byte
+	for name := range bytes.SplitAfterSeq(names, []byte{0}) {
+		if !bytes.HasPrefix(name, []byte(trusted)) {
+			kept = append(kept, name...)
+		}
+	}
+	return kept
+}
+
+// listXattr returns the names of all attributes, each ended by a zero byte.
+func listXattr(path string) ([]byte, error) {
+	for size := 256; ; size *= 4 {
+		buf := make([]byte, size)
+		n, err := unix.Listxattr(path, buf)
+		if err != unix.ERANGE {
+			return buf[:max(n, 0)], err
+		}
+	}
 }
 
 // SetXAttr is part of fuse.RawFileSystem.
