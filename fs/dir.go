@@ -35,7 +35,12 @@ func (t *Tree) OpenDir(_ <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut) f
 		return t.status(err)
 	}
 	defer d.release()
-	fd, err := t.openAt(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|t.noAtime(req.Flags), 0)
+	flags := unix.O_RDONLY | unix.O_DIRECTORY | t.noAtime(req.Flags)
+	fd, err := t.openAt(d.fd, ".", flags, 0)
+	if err == unix.EACCES {
+		// Its own "." takes the right to search it, which listing does not.
+		fd, err = t.openAt(unix.AT_FDCWD, procPath(d.fd), flags, 0)
+	}
 	if err != nil {
 		return t.status(err)
 	}

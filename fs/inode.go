@@ -36,6 +36,10 @@ type inode struct {
 	// Tree.blksize; zero is unknown.
 	decided atomic.Uint64
 
+	// lostCapability says that the kernel has had a file capability removed,
+	// as it does just before it asks for other privileges to be.
+	lostCapability atomic.Bool
+
 	mu      sync.Mutex
 	links   []link  // guarded by mu; the newest last
 	handles []*file // guarded by mu; open files, any of which reaches the inode

@@ -121,7 +121,29 @@ func (t *Tree) openFor(in *inode, flags uint32) (int, error) {
 		// A file that can only be appended to.
 		fd, err = t.open(in, t.openFlags(flags)|unix.O_APPEND)
 	}
+	if err == unix.EACCES && !t.asRoot {
+		// The kernel opens files on its own for a program that has them open
+		// already, to set their flags, when it may no longer open them.
+		if f := in.like(flags & unix.O_ACCMODE); f != nil {
+			defer f.release()
+			return unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0)
+		}
+	}
 	return fd, err
+}
+
+// like returns an open file of in, with a reference for the caller, that may do
+// what access says, or nil.
+func (in *inode) like(access uint32) *file {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, f := range in.handles {
+		if f.access == access || f.access == unix.O_RDWR {
+			f.refs.Add(1)
+			return f
+		}
+	}
+	return nil
 }
 
 // open opens the backing file of in for real.

@@ -67,7 +67,8 @@ func withoutPriv(mode uint32, member bool) uint32 {
 // kernel sends before a write, an fallocate or the like, to have taken off what
 // those take off, or a chown(2) to nobody. Which of them, the
 // request does not say, so while the file is open for writing it passes for a
-// write.
+// write. From the privileged a write comes with such a request only if the file
+// had capabilities.
 func (t *Tree) changeNothing(in *inode, g grip, h *fuse.InHeader) error {
 	if in.key.typ != unix.S_IFREG {
 		_, err := t.chownNobody(g, h)
@@ -84,7 +85,7 @@ func (t *Tree) changeNothing(in *inode, g grip, h *fuse.InHeader) error {
 	in.mu.Lock()
 	write := in.opened.writers > 0
 	in.mu.Unlock()
-	if write {
+	if write && (in.lostCapability.Swap(false) || !credentialsOf(h).can(unix.CAP_FSETID)) {
 		return t.killPriv(in, fd, h)
 	}
 	left, err := t.chownNobody(g, h)

@@ -99,6 +99,10 @@ func (t *Tree) SetXAttr(_ <-chan struct{}, req *fuse.SetXAttrIn, attr string, da
 // RemoveXAttr is part of fuse.RawFileSystem.
 func (t *Tree) RemoveXAttr(_ <-chan struct{}, req *fuse.InHeader, attr string) fuse.Status {
 	return t.status(t.withPath(req.NodeId, func(path string) error {
-		return unix.Removexattr(path, attr)
+		err := unix.Removexattr(path, attr)
+		if in := t.inode(req.NodeId); err == nil && attr == capability && in != nil {
+			in.lostCapability.Store(true)
+		}
+		return err
 	}))
 }
