@@ -121,6 +121,9 @@ func (t *Tree) openFor(in *inode, flags uint32) (int, error) {
 		// A file that can only be appended to.
 		fd, err = t.open(in, t.openFlags(flags)|unix.O_APPEND)
 	}
+	if err == unix.EAGAIN && flags&unix.O_NONBLOCK == 0 {
+		return t.awaitLease(in, flags)
+	}
 	if err == unix.EACCES && !t.asRoot {
 		// The kernel opens files on its own for a program that has them open
 		// already, to set their flags, when it may no longer open them.
@@ -130,6 +133,17 @@ func (t *Tree) openFor(in *inode, flags uint32) (int, error) {
 		}
 	}
 	return fd, err
+}
+
+// awaitLease opens a file that somebody has a lease on (a file server, say), as
+// soon as that is given up. It is the file for certain, not a fifo to wait at.
+func (t *Tree) awaitLease(in *inode, flags uint32) (int, error) {
+	g, err := t.grab(in)
+	if err != nil {
+		return -1, err
+	}
+	defer g.release()
+	return t.openAt(unix.AT_FDCWD, procPath(g.fd), t.openFlags(flags)&^(unix.O_NOFOLLOW|unix.O_NONBLOCK), 0)
 }
 
 // like returns an open file of in, with a reference for the caller, that may do
@@ -243,15 +257,34 @@ func (t *Tree) Release(_ <-chan struct{}, req *fuse.ReleaseIn) {
 	if f == nil {
 		return
 	}
-	in := f.in
-	var now version
 	if f.wrote.Load() {
+		// What the kernel has cached is what was written.
 		var st unix.Statx_t
 		if statFD(f.fd, &st) == nil {
-			now = versionOf(&st)
+			f.in.mu.Lock()
+			f.in.opened.cached = versionOf(&st)
+			f.in.mu.Unlock()
 		}
 	}
+	backing, nameless := f.in.dropHandle(f)
+	if backing != 0 {
+		t.kernel.UnregisterBackingFd(backing)
+	}
+	if nameless {
+		// An O_TMPFILE that an O_PATH descriptor may still stand for.
+		if fd, err := unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			t.setPin(f.in, fd)
+		}
+	}
+	f.release()
+}
+
+// dropHandle takes f off in. With the last handle it returns the backing id
+// that is to be given back, or zero, and whether nothing is left to reach the
+// file by.
+func (in *inode) dropHandle(f *file) (backing int32, nameless bool) {
 	in.mu.Lock()
+	defer in.mu.Unlock()
 	last := len(in.handles) - 1
 	in.handles[f.slot] = in.handles[last]
 	in.handles[f.slot].slot = f.slot
@@ -262,18 +295,11 @@ func (t *Tree) Release(_ <-chan struct{}, req *fuse.ReleaseIn) {
 	if f.writes() {
 		o.writers--
 	}
-	if f.wrote.Load() {
-		o.cached = now // what the kernel has cached is what was written
+	if o.count > 0 {
+		return 0, false
 	}
-	backing := int32(0)
-	if o.count == 0 {
-		backing, o.backing = o.backing, 0
-	}
-	in.mu.Unlock()
-	if backing != 0 {
-		t.kernel.UnregisterBackingFd(backing)
-	}
-	f.release()
+	backing, o.backing = o.backing, 0
+	return backing, len(in.links) == 0 && in.pin < 0
 }
 
 // outdated reports whether the kernel, at an open that found the attributes st,

@@ -183,7 +183,7 @@ func (t *Tree) pathsChanged(moved []*inode) {
 	t.layout.Add(1)
 	below := moved
 	for _, in := range moved {
-		if in != nil && in.key.isDir() {
+		if in != nil && in.children.Load() > 0 {
 			below = append(below, t.descendants(in)...)
 		}
 	}
