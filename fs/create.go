@@ -96,12 +96,14 @@ func (t *Tree) Create(_ <-chan struct{}, req *fuse.CreateIn, name string, out *f
 	defer d.release()
 	fd := -1
 	err = t.asCaller(&req.InHeader, func() (err error) {
-		flags := t.openFlags(req.Flags) | unix.O_CREAT | int(req.Flags)&unix.O_EXCL
+		flags := t.openFlags(req.Flags) | unix.O_CREAT | unix.O_EXCL
 		fd, err = t.openAt(d.fd, name, flags, createMode(d.fd, req.Mode, req.Umask))
 		return err
 	})
-	if err == unix.ELOOP {
-		err = unix.ESTALE // a symlink has appeared there; the kernel follows it itself
+	if err == unix.EEXIST && req.Flags&unix.O_EXCL == 0 {
+		// Something has appeared there since the kernel looked. Whether the
+		// caller may open that, only the kernel can say, when it looks again.
+		err = unix.ESTALE
 	}
 	if err != nil {
 		return t.status(missing(d.fd, err))
@@ -112,16 +114,7 @@ func (t *Tree) Create(_ <-chan struct{}, req *fuse.CreateIn, name string, out *f
 // finishCreate takes fd over.
 func (t *Tree) finishCreate(req *fuse.CreateIn, parent *inode, name string, fd int, out *fuse.CreateOut) fuse.Status {
 	var st unix.Statx_t
-	err := statFD(fd, &st)
-	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = unix.ESTALE // something else was put there behind our back
-	}
-	if err == nil && req.Flags&unix.O_TRUNC != 0 && st.Size > 0 {
-		if err = empty(fd); err == nil {
-			err = statFD(fd, &st)
-		}
-	}
-	if err != nil {
+	if err := statFD(fd, &st); err != nil {
 		close_(fd)
 		return t.status(err)
 	}

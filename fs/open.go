@@ -168,16 +168,16 @@ func (t *Tree) open(in *inode, flags int) (int, error) {
 			fd, err = t.openVerified(dirfd, name, flags, in.key)
 			return err
 		})
-		if err != unix.ESTALE {
+		if err != unix.ESTALE && err != unix.EACCES {
 			return err
 		}
-		// A file that was unlinked through us, or never had a name, and is
-		// still held. If it has names that are wrong now, the kernel is to look
-		// them up afresh.
+		// A file that was unlinked through us, or never had a name, or lies in
+		// a folder that is closed to us now, and is still held. If it has names
+		// that are wrong, the kernel is to look them up afresh.
 		g, ok := in.held()
-		if !ok || in.placed() {
+		if !ok || err == unix.ESTALE && in.placed() {
 			g.release()
-			return unix.ESTALE
+			return err
 		}
 		defer g.release()
 		fd, err = t.openAt(unix.AT_FDCWD, procPath(g.fd), flags&^unix.O_NOFOLLOW, 0)

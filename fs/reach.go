@@ -211,22 +211,25 @@ func (t *Tree) find(in *inode) (grip, error) {
 	return grip{fd: fd, owned: true}, err
 }
 
-// eachPlace calls f with the places where in was seen until one does not say
-// ESTALE, and forgets those that do.
+// eachPlace calls f with the places where in was seen until one leads to it.
 func (t *Tree) eachPlace(in *inode, f func(dirfd int, name string) error) error {
 	var buf [maxLinks]link
+	result := error(unix.ESTALE)
 	for _, l := range in.names(buf[:0]) {
 		parent, err := t.findDirectory(l.parent, 0)
-		if err != nil {
-			continue
+		if err == nil {
+			err = f(parent.fd, l.name)
+			parent.release()
 		}
-		err = f(parent.fd, l.name)
-		parent.release()
-		if err != unix.ESTALE {
+		switch err {
+		case unix.ESTALE:
+		case unix.EACCES:
+			result = err // of this place; another may be open to us
+		default:
 			return err
 		}
 	}
-	return unix.ESTALE
+	return result
 }
 
 // stat reads the attributes of in.

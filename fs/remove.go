@@ -11,11 +11,14 @@ type victim struct {
 	fd int    // O_PATH, or -1
 }
 
-// victimAt finds out what name in dirfd is. An object that the kernel knows
+// victimAt finds out what name in dirfd is, which the caller is to take away. An object that the kernel knows
 // comes with a descriptor, by which it stays reachable once its name is gone.
-func (t *Tree) victimAt(dirfd int, name string) (victim, error) {
+func (t *Tree) victimAt(h *fuse.InHeader, dirfd int, name string) (victim, error) {
 	var st unix.Statx_t
 	if err := statAt(dirfd, name, &st); err != nil {
+		return victim{}, err
+	}
+	if err := t.maySticky(h, dirfd, st.Uid); err != nil {
 		return victim{}, err
 	}
 	in := t.inodes.known(identityOf(&st))
@@ -50,9 +53,27 @@ func (v victim) spare() {
 	}
 }
 
-// remove takes name out of the directory node; flags are those of unlinkat(2).
-func (t *Tree) remove(node uint64, name string, flags int) error {
-	parent := t.inode(node)
+// maySticky checks once more, against the object that is there now, what the
+// kernel has checked against the one it remembers: in a sticky directory, only
+// the owner of the object or of the directory takes a name away. ESTALE has the
+// kernel look again.
+func (t *Tree) maySticky(h *fuse.InHeader, dirfd int, owner uint32) error {
+	if !t.asRoot || h.Uid == 0 || h.Uid == owner {
+		return nil
+	}
+	var dir unix.Statx_t
+	if err := statFD(dirfd, &dir); err != nil {
+		return err
+	}
+	if dir.Mode&unix.S_ISVTX == 0 || dir.Uid == h.Uid || credentialsOf(h).can(unix.CAP_FOWNER) {
+		return nil
+	}
+	return unix.ESTALE
+}
+
+// remove takes name out of a directory; flags are those of unlinkat(2).
+func (t *Tree) remove(h *fuse.InHeader, name string, flags int) error {
+	parent := t.inode(h.NodeId)
 	if parent == nil {
 		return unix.ESTALE
 	}
@@ -63,7 +84,7 @@ func (t *Tree) remove(node uint64, name string, flags int) error {
 	defer d.release()
 	t.moving.RLock()
 	defer t.moving.RUnlock()
-	v, err := t.victimAt(d.fd, name)
+	v, err := t.victimAt(h, d.fd, name)
 	if err != nil {
 		return err
 	}
@@ -77,12 +98,12 @@ func (t *Tree) remove(node uint64, name string, flags int) error {
 
 // Unlink is part of fuse.RawFileSystem.
 func (t *Tree) Unlink(_ <-chan struct{}, req *fuse.InHeader, name string) fuse.Status {
-	return t.status(t.remove(req.NodeId, name, 0))
+	return t.status(t.remove(req, name, 0))
 }
 
 // Rmdir is part of fuse.RawFileSystem.
 func (t *Tree) Rmdir(_ <-chan struct{}, req *fuse.InHeader, name string) fuse.Status {
-	return t.status(t.remove(req.NodeId, name, unix.AT_REMOVEDIR))
+	return t.status(t.remove(req, name, unix.AT_REMOVEDIR))
 }
 
 // Rename is part of fuse.RawFileSystem; flags are those of renameat2(2).
@@ -123,6 +144,9 @@ func (t *Tree) rename(h *fuse.InHeader, from, to place, flags uint) (moved []*in
 	if err := statAt(from.dirfd, from.name, &st); err != nil {
 		return nil, err
 	}
+	if err := t.maySticky(h, from.dirfd, st.Uid); err != nil {
+		return nil, err
+	}
 	source := t.inodes.known(identityOf(&st))
 	if flags == 0 {
 		// Mostly there is nothing to be replaced, and so nothing to find out.
@@ -137,7 +161,7 @@ func (t *Tree) rename(h *fuse.InHeader, from, to place, flags uint) (moved []*in
 
 // renameOver is rename where something may be in the way, or be exchanged.
 func (t *Tree) renameOver(h *fuse.InHeader, source *inode, from, to place, flags uint) ([]*inode, error) {
-	v, err := t.victimAt(to.dirfd, to.name)
+	v, err := t.victimAt(h, to.dirfd, to.name)
 	if err != nil && err != unix.ENOENT {
 		return nil, err
 	}
