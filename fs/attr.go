@@ -110,7 +110,7 @@ func (t *Tree) fill(in *inode, st *unix.Statx_t, a *fuse.Attr) {
 func (t *Tree) attrTimeout(in *inode, st *unix.Statx_t) time.Duration {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.opened.passWriters() > 0 {
+	if in.opened.unseen() {
 		return 0
 	}
 	in.opened.sent = versionOf(st)

@@ -37,7 +37,8 @@ func (f *file) release() {
 // one I/O mode, and one backing file, for all handles of an inode at a time.
 type opened struct {
 	count   int
-	writers int
+	writers int // that may write
+	mappers int // that may write through a mapping: the O_RDWR ones
 	io      policy.IO
 	backing int32   // lent to the kernel while io is Passthrough
 	cached  version // of the pages that the kernel may have in its cache
@@ -204,10 +205,7 @@ func (t *Tree) handle(in *inode, fd int, flags uint32, st *unix.Statx_t, out *fu
 			}
 		}
 	}
-	o.count++
-	if f.writes() {
-		o.writers++
-	}
+	o.tally(f, 1)
 	f.slot = len(in.handles)
 	in.handles = append(in.handles, f)
 	switch o.io {
@@ -291,10 +289,7 @@ func (in *inode) dropHandle(f *file) (backing int32, nameless bool) {
 	in.handles[last] = nil
 	in.handles = in.handles[:last]
 	o := &in.opened
-	o.count--
-	if f.writes() {
-		o.writers--
-	}
+	o.tally(f, -1)
 	if o.count > 0 {
 		return 0, false
 	}
@@ -307,14 +302,20 @@ func (in *inode) dropHandle(f *file) (backing int32, nameless bool) {
 func (in *inode) outdated(st *unix.Statx_t) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.opened.passWriters() > 0 || in.opened.sent != versionOf(st)
+	return in.opened.unseen() || in.opened.sent != versionOf(st)
 }
 
-// passWriters counts the handles through which the kernel may write to the
-// backing file without telling us.
-func (o *opened) passWriters() int {
-	if o.io != policy.Passthrough {
-		return 0
+// tally counts f in, or out with n of -1.
+func (o *opened) tally(f *file, n int) {
+	o.count += n
+	if f.writes() {
+		o.writers += n
 	}
-	return o.writers
+	if f.access == unix.O_RDWR {
+		o.mappers += n
+	}
 }
+
+// unseen reports whether the kernel may write to the backing file without
+// telling us: through a mapping of a file in passthrough.
+func (o *opened) unseen() bool { return o.io == policy.Passthrough && o.mappers > 0 }

@@ -15,23 +15,26 @@ type victim struct {
 // comes with a descriptor, by which it stays reachable once its name is gone.
 func (t *Tree) victimAt(h *fuse.InHeader, dirfd int, name string) (victim, error) {
 	var st unix.Statx_t
-	if err := statAt(dirfd, name, &st); err != nil {
-		return victim{}, err
+	fd, err := t.openAt(dirfd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	switch err {
+	case nil:
+		err = statFD(fd, &st)
+	case unix.EMFILE, unix.ENFILE:
+		fd, err = -1, statAt(dirfd, name, &st) // the removal itself needs none
 	}
-	if err := t.maySticky(h, dirfd, st.Uid); err != nil {
-		return victim{}, err
+	if err == nil {
+		err = t.maySticky(h, dirfd, st.Uid)
 	}
-	in := t.inodes.known(identityOf(&st))
-	if in == nil {
-		return victim{fd: -1}, nil
+	v := victim{fd: fd}
+	if err == nil {
+		if v.in = t.inodes.known(identityOf(&st)); v.in != nil {
+			return v, nil
+		}
 	}
-	fd, err := t.openVerified(dirfd, name, unix.O_PATH, in.key)
-	if err != nil {
-		// Replaced meanwhile, or no descriptor left: the removal itself does
-		// not depend on it.
-		fd = -1
+	if fd >= 0 {
+		close_(fd)
 	}
-	return victim{in: in, fd: fd}, nil
+	return victim{fd: -1}, err
 }
 
 // bury takes the victim's name off it once it is gone from the directory.
