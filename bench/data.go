@@ -18,7 +18,7 @@ import (
 const dataSize = 256
 
 // dataBudget is the time for one row of the data suite.
-const dataBudget = 60 * time.Second
+const dataBudget = 40 * time.Second
 
 // fioWork is one way to go through the file.
 type fioWork struct {

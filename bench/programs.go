@@ -26,9 +26,9 @@ const pythonCopy = `import sys
 with open(sys.argv[1], "rb") as lines:
     sys.stdout.buffer.writelines(lines)`
 
-// FindPrograms returns the programs that FindPrograms' callers compare: a getdelim/fwrite loop in C with the C
-// library's own buffer and with min(st_blksize, 128 KiB), cat, gawk and Python. It compiles the loop into dir. Those
-// that this machine lacks are left out, and missing says why.
+// FindPrograms returns programs whose buffers differ: a getdelim/fwrite loop in C with the C library's own buffer and
+// with min(st_blksize, 128 KiB), cat, gawk and Python. It compiles the loop into dir, which must be absolute. Programs
+// that this machine lacks are left out, and missing says which.
 func FindPrograms(ctx context.Context, dir string) (found []Program, missing error) {
 	var problems []error
 	loop, err := Compile(ctx, "loop", dir)

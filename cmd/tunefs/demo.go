@@ -30,8 +30,8 @@ var demoCommand = command{name: "demo", summary: "show what the block size is wo
 
 // What the two minutes are spent on.
 const (
-	demoDirectBudget = 35 * time.Second
-	demoCachedBudget = 30 * time.Second
+	demoDirectBudget = 30 * time.Second
+	demoCachedBudget = 20 * time.Second
 )
 
 // demoFile is the name of the file that programs read.

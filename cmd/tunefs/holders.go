@@ -155,23 +155,3 @@ func serves(process, connection string) bool {
 	}
 	return false
 }
-
-// elsewhere names a process in whose mount namespace the filesystem with this
-// device is still mounted; "" if none that we may see.
-func elsewhere(device string) string {
-	seen := make(map[string]bool)
-	for _, pid := range processes(nil) {
-		ns, err := os.Readlink(filepath.Join("/proc", pid, "ns/mnt"))
-		if err != nil || seen[ns] {
-			continue
-		}
-		seen[ns] = true
-		mounts, _ := readMountsOf(pid) // it may have ended
-		for _, m := range mounts {
-			if m.device == device {
-				return fmt.Sprintf("pid %s (%s)", pid, comm(pid))
-			}
-		}
-	}
-	return ""
-}

@@ -90,3 +90,27 @@ func TestHoldersAreBounded(t *testing.T) {
 		t.Errorf("%d holders, more: %v", len(holders), more)
 	}
 }
+
+// A device number is another filesystem's as soon as it is free: only a mount
+// that was a copy before counts as one left over.
+func TestRemainingCopies(t *testing.T) {
+	root, ok, err := mountAt("/")
+	if err != nil || !ok {
+		t.Fatalf("no root: %v", err)
+	}
+	gone := root
+	gone.id = -1 // so that the root itself passes for a copy
+	copies := copiesOf(gone)
+	if len(copies) == 0 {
+		t.Fatal("the root is not found")
+	}
+	if where := remaining(copies, gone); where == "" {
+		t.Error("a copy that is left is not found")
+	}
+	for i := range copies {
+		copies[i].id = -2
+	}
+	if where := remaining(copies, gone); where != "" {
+		t.Errorf("a new mount with the same device, %s, passes for a copy", where)
+	}
+}

@@ -65,6 +65,10 @@ func checkMountpoint(path string) error {
 		return err
 	}
 	if isMount && m.fstype == fsType {
+		// A dead daemon's directory may still be cached; this always asks it.
+		if unix.Statfs(path, new(unix.Statfs_t)) == unix.ENOTCONN {
+			return deadMount("MOUNTPOINT", path)
+		}
 		return fmt.Errorf("MOUNTPOINT %s is busy: it is a tunefs mount of %s already; 'tunefs umount %s' ends that", path, m.source, path)
 	}
 	return nil
@@ -78,7 +82,7 @@ func checkDirectory(operand, path string) error {
 	case err == nil:
 		return fmt.Errorf("%s %s is not a directory but %s", operand, path, kindOf(fi.Mode()))
 	case errors.Is(err, unix.ENOTCONN):
-		return fmt.Errorf("%s %s is a dead mount, whose daemon is gone: 'tunefs umount %s' or 'fusermount3 -u %s' takes it away", operand, path, path, path)
+		return deadMount(operand, path)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s %s does not exist: check the spelling, or make it with mkdir", operand, path)
 	case errors.Is(err, unix.ENOTDIR):
@@ -87,6 +91,10 @@ func checkDirectory(operand, path string) error {
 		return fmt.Errorf("%s %s cannot be reached by user %d: a directory on the way lacks the permission x", operand, path, os.Geteuid())
 	}
 	return fmt.Errorf("%s: %w", operand, err)
+}
+
+func deadMount(operand, path string) error {
+	return fmt.Errorf("%s %s is a dead mount, whose daemon is gone: 'tunefs umount %s' or 'fusermount3 -u %s' takes it away", operand, path, path, path)
 }
 
 func kindOf(mode fs.FileMode) string {

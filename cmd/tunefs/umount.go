@@ -39,6 +39,7 @@ func runUmount(e env, args []string) error {
 	}
 	daemons := watchDaemons(m.connection())
 	defer daemons.close()
+	copies := copiesOf(m)
 	if err := unmount(m.point, *lazy); err != nil {
 		if errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("%s is in use by %s; end that, or use --lazy", m.point, whoHolds(m.point, daemons.pids()...))
@@ -48,7 +49,7 @@ func runUmount(e env, args []string) error {
 	if *lazy {
 		return nil // nobody knows when its users are done
 	}
-	return daemons.await(e, m)
+	return daemons.await(e, m, copies)
 }
 
 // findTunefs returns the tunefs mount at path.
@@ -138,18 +139,17 @@ func (ds daemons) pids() []string {
 	return pids
 }
 
-// await returns when the daemons have ended, or when the mount turns out to
-// live on in another mount namespace, which keeps them running.
-func (ds daemons) await(e env, m mountEntry) error {
+// await returns when the daemons have ended, or when one of the copies of the
+// unmounted m turns out to be left, which keeps them running.
+func (ds daemons) await(e env, m mountEntry, copies []mountCopy) error {
 	const step = 50 * time.Millisecond
 	for waited := time.Duration(0); waited < patience; waited += step {
 		pid := ds.running(step)
 		if pid == 0 {
 			return nil
 		}
-		if where := elsewhere(m.device); where != "" {
-			fmt.Fprintf(e.errw, "tunefs umount: %s is unmounted here, but its daemon (pid %d) goes on: it is mounted in the mount namespace of %s too\n",
-				m.point, pid, where)
+		if where := remaining(copies, m); where != "" {
+			fmt.Fprintf(e.errw, "tunefs umount: %s is unmounted, but its daemon (pid %d) goes on: it is also mounted %s\n", m.point, pid, where)
 			return nil
 		}
 	}
