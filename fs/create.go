@@ -69,7 +69,7 @@ func (t *Tree) Link(_ <-chan struct{}, req *fuse.LinkIn, name string, out *fuse.
 	if err := statFD(g.fd, &st); err != nil {
 		return t.status(err)
 	}
-	t.enter(parent, name, &st, out)
+	t.enter(parent, name, &st, busy, out)
 	return fuse.OK
 }
 
@@ -120,7 +120,7 @@ func (t *Tree) finishCreate(req *fuse.CreateIn, parent *inode, name string, fd i
 	}
 	in := t.inodes.ref(identityOf(&st))
 	if name != "" {
-		t.found(in, parent, name, &st)
+		t.found(in, parent, name, &st, busy)
 	}
 	t.handle(in, fd, req.Flags, &st, &out.OpenOut)
 	t.fillEntry(in, &st, &out.EntryOut)

@@ -92,8 +92,9 @@ func (t *Tree) ReadDirPlus(_ <-chan struct{}, req *fuse.ReadIn, out *fuse.DirEnt
 		// Without attributes (the object has just gone, say) the entry is
 		// still listed, as readdir(3) would.
 		var st unix.Statx_t
+		since := t.renamesNow()
 		if err := statAt(f.fd, e.Name, &st); err == nil {
-			t.enter(f.in, e.Name, &st, entry)
+			t.enter(f.in, e.Name, &st, since, entry)
 			out.FixMode(uint32(st.Mode))
 		}
 		return true

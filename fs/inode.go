@@ -159,12 +159,13 @@ func (r *registry) unref(in *inode, n uint64) (dropped bool) {
 	return true
 }
 
-// found notes that in is name in parent. st are its attributes.
-func (t *Tree) found(in, parent *inode, name string, st *unix.Statx_t) {
+// found notes that in is name in parent. st are its attributes, which were read
+// after since was: with no rename since, they tell that there is no other place.
+func (t *Tree) found(in, parent *inode, name string, st *unix.Statx_t, since renames) {
 	if in == t.root {
 		return
 	}
-	only := in.key.isDir() || st.Nlink == 1
+	only := (in.key.isDir() || st.Nlink == 1) && t.quiet(since)
 	if !t.place(in, parent, name, only) || t.Policy.Static() {
 		return
 	}

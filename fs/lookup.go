@@ -7,11 +7,10 @@ import (
 
 // enter makes the object with attributes st, seen as name in parent, known to
 // the kernel: it counts one lookup and fills the reply.
-func (t *Tree) enter(parent *inode, name string, st *unix.Statx_t, out *fuse.EntryOut) *inode {
+func (t *Tree) enter(parent *inode, name string, st *unix.Statx_t, since renames, out *fuse.EntryOut) {
 	in := t.inodes.ref(identityOf(st))
-	t.found(in, parent, name, st)
+	t.found(in, parent, name, st, since)
 	t.fillEntry(in, st, out)
-	return in
 }
 
 // Lookup is part of fuse.RawFileSystem.
@@ -30,10 +29,11 @@ func (t *Tree) Lookup(_ <-chan struct{}, req *fuse.InHeader, name string, out *f
 
 func (t *Tree) lookupIn(parent *inode, dirfd int, name string, out *fuse.EntryOut) error {
 	var st unix.Statx_t
+	since := t.renamesNow()
 	if err := statAt(dirfd, name, &st); err != nil {
 		return missing(dirfd, err)
 	}
-	t.enter(parent, name, &st, out)
+	t.enter(parent, name, &st, since, out)
 	return nil
 }
 

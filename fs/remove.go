@@ -139,10 +139,31 @@ type place struct {
 	name   string
 }
 
+// renames is how many renames there have been, or busy.
+type renames uint64
+
+// busy stands for a moment at which a rename was under way.
+const busy = ^renames(0)
+
+func (t *Tree) renamesNow() renames {
+	ended := t.renamesEnded.Load()
+	if t.renamesBegun.Load() != ended {
+		return busy
+	}
+	return renames(ended)
+}
+
+// quiet reports that no rename has begun since.
+func (t *Tree) quiet(since renames) bool {
+	return since != busy && renames(t.renamesBegun.Load()) == since
+}
+
 // rename returns the inodes whose paths have changed.
 func (t *Tree) rename(h *fuse.InHeader, from, to place, flags uint) (moved []*inode, err error) {
 	t.moving.RLock()
 	defer t.moving.RUnlock()
+	t.renamesBegun.Add(1)
+	defer t.renamesEnded.Add(1)
 	var st unix.Statx_t
 	if err := statAt(from.dirfd, from.name, &st); err != nil {
 		return nil, err

@@ -63,6 +63,8 @@ type Tree struct {
 	// moving is held for reading while names change, and for writing by those
 	// who could not find an inode and want the names at rest.
 	moving sync.RWMutex
+	// A lookup that meets a rename must not take what it saw for all there is.
+	renamesBegun, renamesEnded atomic.Uint64
 	// layout counts changes of paths that a rule could depend on.
 	layout atomic.Uint32
 
