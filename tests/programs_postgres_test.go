@@ -22,7 +22,7 @@ func TestPostgres(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		m := mountFor(t, u, mode)
 		pg := postgres{t: t, user: u, data: m.Path("data"), socket: scratchOf(t, u)}
-		pg.run("initdb", "--no-sync", "--data-checksums", "--auth=trust", "--encoding=UTF8", "--no-locale", "--pgdata", pg.data)
+		pg.run("initdb", "--no-sync", "--data-checksums", "--auth=trust", "--username=tests", "--encoding=UTF8", "--no-locale", "--pgdata", pg.data)
 		pg.start()
 		pg.run("createdb", "work")
 		pg.run("pgbench", "--initialize", "--quiet", "--scale=2", "--foreign-keys", "work")
@@ -124,7 +124,7 @@ func (p *postgres) stop() {
 // crash kills the server and its children while clients write.
 func (p *postgres) crash() {
 	p.t.Helper()
-	load := p.command("pgbench", "--client=4", "--time=60", "work")
+	load := p.command("pgbench", "--no-vacuum", "--client=4", "--time=60", "work") // which would begin with an empty history
 	if err := load.Start(); err != nil {
 		p.t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 func stressors() map[string]int {
 	return map[string]int{
 		"access": 100, "aio": 50, "aiol": 20, "chattr": 5, "chdir": 1, "chmod": 50, "chown": 50, "copy-file": 2,
-		"dentry": 200, "dir": 500, "dirdeep": 100, "dirmany": 500, "fallocate": 5, "fcntl": 200,
+		"dentry": 200, "dir": 500, "dirmany": 500, "fallocate": 5, "fcntl": 200,
 		"file-ioctl": 200, "filename": 50, "flock": 2000, "fsize": 20, "fstat": 5, "getdent": 100, "handle": 100,
 		"hdd": 100, "io": 2, "iomix": 200, "lease": 5, "link": 1, "locka": 2000, "lockf": 200, "lockofd": 2000,
 		"mknod": 10, "mmap": 1, "msync": 10, "open": 100, "readahead": 100, "rename": 200, "revio": 200, "seek": 200,
@@ -27,9 +27,9 @@ func stressors() map[string]int {
 	}
 }
 
-// soakStressors need more time than a short run has: fpunch works until told to stop, and inode-flags
-// takes seconds for its first round.
-func soakStressors() []string { return []string{"fpunch", "inode-flags"} }
+// soakStressors need more time than a short run has: fpunch works until told to stop, and dirdeep and
+// inode-flags may take all of it for their first round.
+func soakStressors() []string { return []string{"dirdeep", "fpunch", "inode-flags"} }
 
 // TestStress runs all stressors at once, each of which verifies what it does; a soak run then gives each
 // of them five seconds with two instances.
