@@ -97,7 +97,8 @@ func TestMountsBelowSource(t *testing.T) {
 func TestFolderInTwoPlaces(t *testing.T) {
 	requireRoot(t)
 	m := mount(t, withArgs("--attr-timeout=0s", "--entry-timeout=0s"))
-	must(t, errors.Join(os.MkdirAll(m.Source+"/a/inner", 0o755), os.Mkdir(m.Source+"/b", 0o755), os.WriteFile(m.Source+"/a/inner/file", []byte("hello"), 0o644)))
+	must(t, errors.Join(os.MkdirAll(m.Source+"/a/inner", 0o755), os.Mkdir(m.Source+"/b", 0o755),
+		os.WriteFile(m.Source+"/a/inner/file", []byte("hello"), 0o644)))
 	must(t, unix.Mount(m.Source+"/a", m.Source+"/b", "", unix.MS_BIND, ""))
 	defer func() { must(t, unix.Unmount(m.Source+"/b", unix.MNT_DETACH)) }()
 	for range 3 {
@@ -109,8 +110,8 @@ func TestFolderInTwoPlaces(t *testing.T) {
 	}
 }
 
-// TestRenameAmongMany: with rules, a rename of a folder changes sizes below it; it must not take the longer the more
-// else the kernel knows.
+// TestRenameAmongMany: with rules, a rename of a folder changes sizes below it; what else the kernel knows must not make
+// it slow.
 func TestRenameAmongMany(t *testing.T) {
 	m := mount(t, withArgs("--rule=**/special/**=4k", "--attr-timeout=60s", "--entry-timeout=60s"))
 	files := pickLong(5000, 100000)

@@ -159,7 +159,8 @@ func restoreRaceSource(source string) {
 	}
 	for _, dir := range []string{"top", "top~", "in/top", "in/top~"} {
 		// Not MkdirAll: it must not follow the links either.
-		fd, err := unix.Openat2(unix.AT_FDCWD, filepath.Join(source, dir), &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+		fd, err := unix.Openat2(unix.AT_FDCWD, filepath.Join(source, dir), &how)
 		if err != nil {
 			continue
 		}
