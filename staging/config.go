@@ -1,0 +1,89 @@
+package staging
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Config is how staging is done. Zero fields mean the defaults.
+type Config struct {
+	// WindowSize is the range of a file that one window covers, in bytes: a
+	// power of two from MinWindow to MaxWindow. Default 32 MiB.
+	WindowSize int64
+	// Memory bounds the touched pages of all windows, in bytes, at least two
+	// windows' worth. Default 256 MiB, or two windows if that is more.
+	Memory int64
+	// Workers is how many windows are flushed at once. Default 4. Callers of
+	// Flush, Sync and Close flush as well, besides them.
+	Workers int
+	// Age is how long bytes may stay staged before their flush begins.
+	// Default 5 s; negative: as long as nothing else makes them leave.
+	Age time.Duration
+	// MaxPiece is the most that one call of the backing is given, in bytes, a
+	// power of two of at least MinWindow. Default 16 MiB.
+	MaxPiece int64
+	// MinDirect is the least that is worth a direct write, in bytes; shorter
+	// runs are written buffered. Default 1 MiB.
+	MinDirect int64
+	// Bypass is the least size, in bytes, of an aligned request that goes to
+	// the backing file without being copied. Default 1 MiB; negative: none.
+	Bypass int64
+	// RetryMin and RetryMax bound the pause before a failed flush is tried
+	// again; it doubles with every failure. Default 100 ms and 5 s.
+	RetryMin, RetryMax time.Duration
+	// GiveUp is how long after CloseLater failing flushes are tried again
+	// before what is left counts as lost. Default 30 s.
+	GiveUp time.Duration
+
+	// Poison, if not zero, fills buffers that hold no valid bytes, so that
+	// tests can tell stale memory. It touches every page, uncounted.
+	Poison byte
+
+	heap bool // tests: memory that the race detector watches
+}
+
+// Limits of Config.
+const (
+	MinWindow = 64 << 10
+	MaxWindow = 1 << 30
+)
+
+// withDefaults fills in what is not set and refuses what cannot be.
+func (c Config) withDefaults() (Config, error) {
+	def(&c.WindowSize, 32<<20)
+	def(&c.Memory, max(256<<20, 2*c.WindowSize))
+	def(&c.Workers, 4)
+	def(&c.Age, 5*time.Second)
+	def(&c.MaxPiece, 16<<20)
+	def(&c.MinDirect, 1<<20)
+	def(&c.Bypass, 1<<20)
+	def(&c.RetryMin, 100*time.Millisecond)
+	def(&c.RetryMax, max(5*time.Second, c.RetryMin))
+	def(&c.GiveUp, 30*time.Second)
+	switch {
+	case unix.Getpagesize() != PageSize:
+		return c, fmt.Errorf("staging needs a kernel with pages of %d bytes, not %d", PageSize, unix.Getpagesize())
+	case c.WindowSize < MinWindow || c.WindowSize > MaxWindow || !powerOfTwo(c.WindowSize):
+		return c, fmt.Errorf("window size %d is not a power of two from %d to %d", c.WindowSize, MinWindow, MaxWindow)
+	case c.Memory < 2*c.WindowSize:
+		return c, fmt.Errorf("memory %d is below two windows of %d bytes", c.Memory, c.WindowSize)
+	case c.Workers < 1:
+		return c, fmt.Errorf("%d workers cannot flush", c.Workers)
+	case c.MaxPiece < MinWindow || !powerOfTwo(c.MaxPiece):
+		return c, fmt.Errorf("largest piece %d is not a power of two of at least %d", c.MaxPiece, MinWindow)
+	case c.RetryMin < 0 || c.RetryMax < c.RetryMin:
+		return c, fmt.Errorf("pauses from %v to %v before a retry make no sense", c.RetryMin, c.RetryMax)
+	}
+	return c, nil
+}
+
+func def[T comparable](v *T, value T) {
+	var zero T
+	if *v == zero {
+		*v = value
+	}
+}
+
+func powerOfTwo(n int64) bool { return n > 0 && n&(n-1) == 0 }
