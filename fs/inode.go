@@ -52,17 +52,23 @@ type inode struct {
 // of its places; with only, as the single one, since the object has no other.
 // It reports whether the inode was known at another place before, and the
 // parents of places that were dropped.
-func (in *inode) addLink(parent *inode, name string, only bool) (moved bool, dropped []*inode) {
+func (in *inode) addLink(parent *inode, name string, only func() bool) (moved bool, dropped []*inode) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	n := len(in.links)
-	if n > 0 && in.links[n-1] == (link{parent, name}) && (n == 1 || !only) {
+	newest := n > 0 && in.links[n-1] == (link{parent, name})
+	if newest && n == 1 {
 		return false, nil // by far the most frequent case
+	}
+	// Asked under the lock, which a rename needs as well to note what it did.
+	alone := only()
+	if newest && !alone {
+		return false, nil
 	}
 	parent.children.Add(1)
 	kept := in.links[:0]
 	for i, l := range in.links {
-		if only || l == (link{parent, name}) || n == maxLinks && i == 0 {
+		if alone || l == (link{parent, name}) || n == maxLinks && i == 0 {
 			dropped = append(dropped, l.parent)
 		} else {
 			kept = append(kept, l)
@@ -165,7 +171,7 @@ func (t *Tree) found(in, parent *inode, name string, st *unix.Statx_t, since ren
 	if in == t.root {
 		return
 	}
-	only := (in.key.isDir() || st.Nlink == 1) && t.quiet(since)
+	only := func() bool { return (in.key.isDir() || st.Nlink == 1) && t.quiet(since) }
 	if !t.place(in, parent, name, only) || t.Policy.Static() {
 		return
 	}
@@ -176,7 +182,7 @@ func (t *Tree) found(in, parent *inode, name string, st *unix.Statx_t, since ren
 }
 
 // place is addLink, with what it dropped given back.
-func (t *Tree) place(in, parent *inode, name string, only bool) (moved bool) {
+func (t *Tree) place(in, parent *inode, name string, only func() bool) (moved bool) {
 	moved, dropped := in.addLink(parent, name, only)
 	for _, p := range dropped {
 		t.orphan(p)

@@ -218,7 +218,7 @@ func (t *Tree) relink(in *inode, from, to place) {
 	if in == nil {
 		return
 	}
-	t.place(in, to.parent, to.name, false)
+	t.place(in, to.parent, to.name, func() bool { return false })
 	in.removeLink(from.parent, from.name)
 }
 
