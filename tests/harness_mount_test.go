@@ -90,7 +90,7 @@ func mount(t testing.TB, opts ...mountOption) *mounted {
 	t.Cleanup(m.Unmount)
 	timer := time.AfterFunc(c.limit, func() {
 		t.Errorf("%s: the test's time limit of %v has passed, the mount is aborted", m.Dir, c.limit)
-		_ = m.entry.abort()
+		_ = m.stop() // the cleanup will see what is left
 	})
 	t.Cleanup(func() { timer.Stop() })
 	return m
@@ -253,11 +253,17 @@ func unmountOnce(dir string) error {
 	return fmt.Errorf("%w: %s", err, out)
 }
 
-// destroy takes the mount away by force.
+// destroy ends the daemon and takes the mount away by force.
 func (m *mounted) destroy() {
-	if err := errors.Join(m.entry.abort(), m.entry.detach()); err != nil {
+	if err := errors.Join(m.stop(), m.entry.detach()); err != nil {
 		m.t.Logf("destroying %s: %v", m.Dir, err)
 	}
+}
+
+// stop has the daemon log what all its goroutines are at, which ends it, and ends all requests with an error.
+func (m *mounted) stop() error {
+	_ = m.cmd.Process.Signal(unix.SIGQUIT) // it may have ended already
+	return m.entry.abort()
 }
 
 // suspicious matches log lines that no test may cause by accident.
@@ -272,7 +278,7 @@ func (m *mounted) checkLog() {
 		}
 	}
 	if m.t.Failed() {
-		m.t.Logf("log of the daemon at %s:\n%s", m.Dir, tail(log, 16<<10))
+		m.t.Logf("log of the daemon at %s:\n%s", m.Dir, tail(log, 64<<10))
 	}
 }
 

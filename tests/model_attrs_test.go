@@ -94,9 +94,15 @@ func genFchown(g *modelGen, op *modelOp) {
 	op.UID, op.GID = g.owner()
 }
 
-// owner is one of the workers' users and groups; -1 leaves it as it is.
+// owner is one of the workers' users and groups; -1 leaves it as it is. Both at once are left to scripts: a
+// daemon cannot tell such a chown from a write, which may take setuid off without asking whose file it is, while
+// the file is open for writing.
 func (g *modelGen) owner() (uid, gid int) {
-	return pick(g, -1, -1, 0, firstUser, secondUser), pick(g, -1, 0, firstUser, secondUser, sharedGroup)
+	uid = pick(g, -1, -1, 0, firstUser, secondUser)
+	if uid == -1 {
+		return uid, pick(g, 0, firstUser, secondUser, sharedGroup)
+	}
+	return uid, pick(g, -1, 0, firstUser, secondUser, sharedGroup)
 }
 
 func genUtimens(g *modelGen, op *modelOp) {

@@ -53,7 +53,7 @@ func (s *modelSite) replay(script []modelOp) (*mismatch, error) {
 func (n *modelSession) step(at int, op modelOp) (want modelResult, m *mismatch) {
 	want = n.ref.do(op)
 	got := n.got.do(op)
-	n.known.note(op, want)
+	n.known.note(op, want, got)
 	if n.known.agree(op, want, got) {
 		return want, nil
 	}

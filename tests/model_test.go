@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -23,15 +24,17 @@ type modelBudget struct {
 	Short time.Duration // to make a script short
 }
 
-func newModelBudget(t *testing.T) modelBudget {
+// newModelBudget is for one of several parts of a test, each with this many seeds unless it is a soak.
+func newModelBudget(t *testing.T, parts, seeds int) modelBudget {
 	t.Helper()
 	if os.Getenv("TUNEFS_SOAK") == "" {
-		return modelBudget{Seeds: 6, Ops: 500, Limit: 40 * time.Second, Short: time.Minute}
+		return modelBudget{Seeds: seeds, Ops: 500, Limit: 40 * time.Second, Short: time.Minute}
 	}
 	b := modelBudget{Seeds: 1 << 20, Ops: 1500, Limit: 4 * time.Hour, Short: 5 * time.Minute}
 	if end, ok := t.Deadline(); ok {
 		b.Limit = max(time.Until(end)-b.Short-time.Minute, time.Minute)
 	}
+	b.Limit /= time.Duration(parts)
 	return b
 }
 
@@ -49,27 +52,56 @@ func firstSeed(t testing.TB) uint64 {
 // result, and the trees.
 func TestModel(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
-		budget := newModelBudget(t)
+		budget := newModelBudget(t, len(modes()), 6)
 		m := mount(t, withMode(mode), withArgs(sharedArgs()...), withLimit(budget.Limit+4*time.Minute))
-		site := &modelSite{Plain: plainDir(t), Source: m.Source, Mount: m.Dir, Mode: mode, Users: modelUsers()}
+		site := &modelSite{Plain: plainDir(t), Source: m.Source, Mount: m.Dir, Mode: mode, Cached: mode == "cached", Users: modelUsers()}
 		site.test(t, budget)
 	})
+}
+
+// TestModelSettings does the same with settings under which the kernel asks more or less often, and with files
+// whose way of travelling depends on the folder that they are in at the time.
+func TestModelSettings(t *testing.T) {
+	below := func(dir, io string) string { return "--rule=run-*/root/" + dir + "/**=8k,io=" + io }
+	settings := []struct {
+		name, mode string
+		args       []string
+	}{
+		{"passthrough, no caching", "passthrough", []string{"--attr-timeout=0s", "--entry-timeout=0s"}},
+		{"passthrough, long caching", "passthrough", []string{"--attr-timeout=1h", "--entry-timeout=1h"}},
+		{"passthrough, rules", "passthrough", []string{below("d", "direct"), below("f", "cached")}},
+		{"cached, no caching", "cached", []string{"--attr-timeout=0s", "--entry-timeout=0s"}},
+		{"cached, long caching", "cached", []string{"--attr-timeout=1h", "--entry-timeout=1h"}},
+		{"cached, rules", "cached", []string{below("d", "direct")}},
+		{"direct, small requests", "direct", []string{"--max-write=64k", "--attr-timeout=1h"}},
+	}
+	for _, s := range settings {
+		t.Run(s.name, func(t *testing.T) {
+			if s.mode == "passthrough" {
+				requirePassthrough(t)
+			}
+			budget := newModelBudget(t, len(settings), 2)
+			m := mount(t, withMode(s.mode), withArgs(append(s.args, sharedArgs()...)...), withLimit(budget.Limit+4*time.Minute))
+			site := &modelSite{Plain: plainDir(t), Source: m.Source, Mount: m.Dir, Mode: s.mode, Cached: s.mode == "cached" || strings.Contains(s.name, "rules"), Users: modelUsers()}
+			site.test(t, budget)
+		})
+	}
 }
 
 // TestModelUserMount does the same on a mount that an ordinary user made for himself.
 func TestModelUserMount(t *testing.T) {
 	requireRoot(t)
 	requirePackages(t, "fuse3")
-	budget := newModelBudget(t)
+	budget := newModelBudget(t, 1, 6)
 	u := ordinary()
 	m := mount(t, asUser(u), withMode("cached"), withLimit(budget.Limit+4*time.Minute))
-	site := &modelSite{Plain: plainDir(t), Source: m.Source, Mount: m.Dir, Mode: "cached", ByUser: true, Users: [modelWorkers]*user{&u, &u, &u}}
+	site := &modelSite{Plain: plainDir(t), Source: m.Source, Mount: m.Dir, Mode: "cached", Cached: true, ByUser: true, Users: [modelWorkers]*user{&u, &u, &u}}
 	site.test(t, budget)
 }
 
 // TestModelItself compares two plain folders: a mismatch is a fault of the comparison.
 func TestModelItself(t *testing.T) {
-	budget := newModelBudget(t)
+	budget := newModelBudget(t, 1, 6)
 	budget.Seeds = min(budget.Seeds, 100)
 	dir := plainDir(t)
 	site := &modelSite{Plain: plainDir(t), Source: dir, Mount: dir, Users: modelUsers()}
@@ -200,6 +232,9 @@ func (s *modelSite) testSeeds(t *testing.T, b modelBudget) {
 func (s *modelSite) report(t *testing.T, seed uint64, limit time.Duration, script []modelOp, m *mismatch) {
 	t.Helper()
 	t.Errorf("seed %d, %v", seed, m)
+	if strings.HasPrefix(m.Got.Text, workerLost) {
+		t.Fatalf("no answer; the script:\n%s", formatScript(script))
+	}
 	short, again := s.shrink(script, m, limit)
 	if again == nil {
 		t.Logf("the script does not fail again in a folder of its own:\n%s", formatScript(script))

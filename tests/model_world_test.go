@@ -118,7 +118,7 @@ func (p *workerProcess) do(op modelOp) modelResult {
 // workerLost starts the result of an operation that never came back.
 const workerLost = "worker lost"
 
-// close ends the worker; one that hangs in the kernel is left behind until its mount is aborted.
+// close ends the worker.
 func (p *workerProcess) close() {
 	_ = p.in.Close() // it ends by that
 	ended := make(chan struct{})
@@ -129,7 +129,7 @@ func (p *workerProcess) close() {
 	select {
 	case <-ended:
 	case <-time.After(5 * time.Second):
-		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Process.Kill() // one that hangs in the kernel dies when its mount is aborted
 	}
 	_ = p.out.Close()
 }
@@ -142,6 +142,7 @@ type modelSite struct {
 	Mount  string
 	Users  [modelWorkers]*user
 	Mode   string // of the mount: see modes
+	Cached bool   // some files at least go through the page cache
 	ByUser bool   // the daemon has no privileges
 	Fault  string // deliberate fault of the workers on the mount
 
@@ -165,7 +166,7 @@ func (s *modelSite) session() (*modelSession, error) {
 			return nil, err
 		}
 	}
-	n := &modelSession{known: knownDifferences{passthrough: s.Mode == "passthrough", userMount: s.ByUser}, dirs: []string{filepath.Dir(filepath.Join(s.Plain, name)), filepath.Dir(filepath.Join(s.Source, name))}}
+	n := &modelSession{known: knownDifferences{passthrough: s.Mode == "passthrough", pageCache: s.Cached, userMount: s.ByUser}, dirs: []string{filepath.Dir(filepath.Join(s.Plain, name)), filepath.Dir(filepath.Join(s.Source, name))}}
 	var err1, err2, err3 error
 	n.ref, err1 = newWorld(filepath.Join(s.Plain, name), "", s.Users[:])
 	n.got, err2 = newWorld(filepath.Join(s.Mount, name), s.Fault, s.Users[:])
