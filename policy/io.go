@@ -20,19 +20,24 @@ const (
 	Cached
 	// Direct: one read(2) or write(2) is one request to the daemon.
 	Direct
+	// Staged: the kernel gathers writes in its page cache, and the daemon
+	// gathers them further before the backing file gets them. For a whole
+	// mount only.
+	Staged
 )
 
 // ioNames is indexed by IO.
-var ioNames = [...]string{Auto: "auto", Passthrough: "passthrough", Cached: "cached", Direct: "direct"}
+var ioNames = [...]string{Auto: "auto", Passthrough: "passthrough", Cached: "cached", Direct: "direct", Staged: "staged"}
 
-// ParseIO reads "auto", "passthrough", "cached" or "direct", in any case.
+// ParseIO reads "auto", "passthrough", "cached", "direct" or "staged", in any
+// case.
 func ParseIO(s string) (IO, error) {
 	for m, name := range ioNames {
 		if strings.EqualFold(s, name) {
 			return IO(m), nil
 		}
 	}
-	return Auto, fmt.Errorf("unknown I/O mode %q; use auto, passthrough, cached or direct", s)
+	return Auto, fmt.Errorf("unknown I/O mode %q; use auto, passthrough, cached, direct or staged", s)
 }
 
 // String returns the word that [ParseIO] takes, or "IO(n)" for a value that

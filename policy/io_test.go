@@ -6,7 +6,7 @@ import (
 )
 
 func TestParseIO(t *testing.T) {
-	for _, want := range []IO{Auto, Passthrough, Cached, Direct} {
+	for _, want := range []IO{Auto, Passthrough, Cached, Direct, Staged} {
 		for _, word := range []string{want.String(), strings.ToUpper(want.String())} {
 			if got, err := ParseIO(word); err != nil || got != want {
 				t.Errorf("ParseIO(%q) = %v, %v", word, got, err)
@@ -16,9 +16,9 @@ func TestParseIO(t *testing.T) {
 }
 
 func TestParseIORefuses(t *testing.T) {
-	for _, word := range []string{"", "dircet", "direct ", "staged", "0"} {
+	for _, word := range []string{"", "dircet", "direct ", "stage", "0"} {
 		_, err := ParseIO(word)
-		if err == nil || !strings.Contains(err.Error(), `"`+word+`"; use auto, passthrough, cached or direct`) {
+		if err == nil || !strings.Contains(err.Error(), `"`+word+`"; use auto, passthrough, cached, direct or staged`) {
 			t.Errorf("ParseIO(%q): error %v", word, err)
 		}
 	}
