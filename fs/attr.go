@@ -19,6 +19,17 @@ func (t *Tree) decide(in *inode) policy.Decision {
 	return t.Policy.Decide(t.path(in))
 }
 
+// decideAt asks policy about name in parent; an empty one has no path.
+func (t *Tree) decideAt(parent *inode, name string) policy.Decision {
+	switch {
+	case t.Policy.Static() || name == "":
+		return t.Policy.Decide("")
+	case parent == t.root:
+		return t.Policy.Decide(name)
+	}
+	return t.Policy.Decide(t.path(parent) + "/" + name)
+}
+
 // path is where in was last seen below the mountpoint. It is for rules and
 // messages only; nothing is opened by it.
 func (t *Tree) path(in *inode) string {
@@ -118,6 +129,7 @@ func (t *Tree) attrTimeout(in *inode, st *unix.Statx_t) time.Duration {
 }
 
 func (t *Tree) fillEntry(in *inode, st *unix.Statx_t, out *fuse.EntryOut) {
+	t.overlay(in, st)
 	out.NodeId = in.id
 	out.SetEntryTimeout(t.EntryTimeout)
 	out.SetAttrTimeout(t.attrTimeout(in, st))
@@ -125,6 +137,7 @@ func (t *Tree) fillEntry(in *inode, st *unix.Statx_t, out *fuse.EntryOut) {
 }
 
 func (t *Tree) fillAttr(in *inode, st *unix.Statx_t, out *fuse.AttrOut) {
+	t.overlay(in, st)
 	out.SetTimeout(t.attrTimeout(in, st))
 	t.fill(in, st, &out.Attr)
 }
@@ -165,6 +178,7 @@ func (t *Tree) Statx(_ <-chan struct{}, req *fuse.StatxIn, out *fuse.StatxOut) f
 	if err := t.statOpen(in, req.Fh, req.GetattrFlags&fuse.FUSE_GETATTR_FH != 0, &st); err != nil {
 		return t.status(err)
 	}
+	t.overlay(in, &st)
 	out.FromStatx(&st)
 	out.Ino = t.inoOf(in.key)
 	out.Blksize = t.blksize(in, st.Blksize)

@@ -3,6 +3,8 @@ package fs
 import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"tunefs/policy"
 )
 
 // make creates name in the directory node by a call on its descriptor, as the
@@ -94,9 +96,9 @@ func (t *Tree) Create(_ <-chan struct{}, req *fuse.CreateIn, name string, out *f
 		return t.status(err)
 	}
 	defer d.release()
-	fd := -1
+	fd, io := -1, t.decideAt(parent, name).IO
 	err = t.asCaller(&req.InHeader, func() (err error) {
-		flags := t.openFlags(req.Flags) | unix.O_CREAT | unix.O_EXCL
+		flags := t.openFlags(req.Flags, io) | unix.O_CREAT | unix.O_EXCL
 		fd, err = t.openAt(d.fd, name, flags, createMode(d.fd, req.Mode, req.Umask))
 		return err
 	})
@@ -108,11 +110,11 @@ func (t *Tree) Create(_ <-chan struct{}, req *fuse.CreateIn, name string, out *f
 	if err != nil {
 		return t.status(missing(d.fd, err))
 	}
-	return t.finishCreate(req, parent, name, fd, out)
+	return t.finishCreate(req, parent, name, fd, io, out)
 }
 
 // finishCreate takes fd over.
-func (t *Tree) finishCreate(req *fuse.CreateIn, parent *inode, name string, fd int, out *fuse.CreateOut) fuse.Status {
+func (t *Tree) finishCreate(req *fuse.CreateIn, parent *inode, name string, fd int, io policy.IO, out *fuse.CreateOut) fuse.Status {
 	var st unix.Statx_t
 	if err := statFD(fd, &st); err != nil {
 		close_(fd)
@@ -122,7 +124,10 @@ func (t *Tree) finishCreate(req *fuse.CreateIn, parent *inode, name string, fd i
 	if name != "" {
 		t.found(in, parent, name, &st, busy)
 	}
-	t.handle(in, fd, req.Flags, &st, &out.OpenOut)
+	if err := t.handle(in, fd, io, req.Flags, &st, &out.OpenOut); err != nil {
+		t.forget(in, 1)
+		return t.status(err)
+	}
 	t.fillEntry(in, &st, &out.EntryOut)
 	return fuse.OK
 }
@@ -138,14 +143,14 @@ func (t *Tree) Tmpfile(_ <-chan struct{}, req *fuse.CreateIn, out *fuse.CreateOu
 		return t.status(err)
 	}
 	defer d.release()
-	fd := -1
+	fd, io := -1, t.decideAt(parent, "").IO
 	err = t.asCaller(&req.InHeader, func() (err error) {
-		flags := t.openFlags(req.Flags)&^unix.O_NOFOLLOW | unix.O_TMPFILE | int(req.Flags)&unix.O_EXCL
+		flags := t.openFlags(req.Flags, io)&^unix.O_NOFOLLOW | unix.O_TMPFILE | int(req.Flags)&unix.O_EXCL
 		fd, err = t.openAt(d.fd, ".", flags, createMode(d.fd, req.Mode, req.Umask))
 		return err
 	})
 	if err != nil {
 		return t.status(err)
 	}
-	return t.finishCreate(req, parent, "", fd, out)
+	return t.finishCreate(req, parent, "", fd, io, out)
 }

@@ -3,6 +3,8 @@ package fs
 import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"tunefs/staging"
 )
 
 // Read is part of fuse.RawFileSystem.
@@ -12,6 +14,13 @@ func (t *Tree) Read(_ <-chan struct{}, req *fuse.ReadIn, buf []byte) (fuse.ReadR
 		return nil, fuse.EBADF
 	}
 	t.Requests.Read(int(req.Size))
+	if s := f.in.staged(); s != nil {
+		defer s.release(t)
+		if req.Flags&unix.O_DIRECT == 0 || s.Affects(int64(req.Offset)) {
+			n, err := s.ReadAt(buf, int64(req.Offset))
+			return fuse.ReadResultData(buf[:n]), t.status(err)
+		}
+	}
 	n, err := pread(f.fdFor(req.Flags, buf, req.Offset), buf, int64(req.Offset))
 	if err == unix.EINVAL {
 		n, err = pread(f.fd, buf, int64(req.Offset)) // O_DIRECT wants more alignment here
@@ -41,7 +50,7 @@ func pread(fd int, buf []byte, off int64) (n int, err error) {
 }
 
 // Write is part of fuse.RawFileSystem.
-func (t *Tree) Write(_ <-chan struct{}, req *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
+func (t *Tree) Write(cancel <-chan struct{}, req *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	f := t.files.get(req.Fh)
 	if f == nil {
 		return 0, fuse.EBADF
@@ -55,14 +64,38 @@ func (t *Tree) Write(_ <-chan struct{}, req *fuse.WriteIn, data []byte) (uint32,
 	if !f.wrote.Load() {
 		f.wrote.Store(true)
 	}
+	if f.stage != nil {
+		n, err := f.stage.write(data, int64(req.Offset), cancel)
+		return uint32(n), t.status(err)
+	}
+	n, err := t.writeBacking(f, req, data, cancel)
+	if n < len(data) && err == nil && req.WriteFlags&fuse.WRITE_CACHE != 0 {
+		// The kernel takes what it writes back for written, unless it is told
+		// of an error.
+		_, err = pwrite(f.fd, data[n:], int64(req.Offset)+int64(n), false)
+	}
+	return uint32(n), t.status(err)
+}
+
+// writeBacking writes to the backing file itself, after what is staged by
+// other handles.
+func (t *Tree) writeBacking(f *file, req *fuse.WriteIn, data []byte, cancel <-chan struct{}) (n int, err error) {
+	off, length := int64(req.Offset), int64(len(data))
 	// Pages that the kernel writes back have their place, whatever the flags
 	// of the handle they come through.
 	appends := req.Flags&unix.O_APPEND != 0 && req.WriteFlags&fuse.WRITE_CACHE == 0
-	n, err := pwrite(f.fdFor(req.Flags, data, req.Offset), data, int64(req.Offset), appends)
-	if err == unix.EINVAL {
-		n, err = pwrite(f.fd, data, int64(req.Offset), appends)
+	place := off
+	if appends {
+		place, length = 0, staging.ToEnd
 	}
-	return uint32(n), t.status(err)
+	err = t.barrier(f.in, place, length, cancel, func() (err error) {
+		n, err = pwrite(f.fdFor(req.Flags, data, req.Offset), data, off, appends)
+		if err == unix.EINVAL {
+			n, err = pwrite(f.fd, data, off, appends)
+		}
+		return err
+	})
+	return n, err
 }
 
 // pwrite writes all of data, or says how much it could and, if that is
@@ -91,10 +124,15 @@ func pwrite(fd int, data []byte, off int64, appends bool) (n int, err error) {
 
 // Flush is part of fuse.RawFileSystem: a program closes a descriptor. Network
 // filesystems report failed writes at close; a duplicate's close asks them.
-func (t *Tree) Flush(_ <-chan struct{}, req *fuse.FlushIn) fuse.Status {
+func (t *Tree) Flush(cancel <-chan struct{}, req *fuse.FlushIn) fuse.Status {
 	f := t.files.get(req.Fh)
 	if f == nil {
 		return fuse.EBADF
+	}
+	if f.stage != nil {
+		if err := t.flushStage(f.stage, cancel); err != nil {
+			return t.status(err)
+		}
 	}
 	if !t.flush || !f.writes() {
 		return fuse.OK
@@ -107,18 +145,23 @@ func (t *Tree) Flush(_ <-chan struct{}, req *fuse.FlushIn) fuse.Status {
 }
 
 // Fsync is part of fuse.RawFileSystem.
-func (t *Tree) Fsync(_ <-chan struct{}, req *fuse.FsyncIn) fuse.Status {
+func (t *Tree) Fsync(cancel <-chan struct{}, req *fuse.FsyncIn) fuse.Status {
 	f := t.files.get(req.Fh)
 	if f == nil {
 		return fuse.EBADF
 	}
+	if s := f.in.staged(); s != nil {
+		defer s.release(t)
+		return t.status(s.Sync(req.FsyncFlags&dataOnly != 0, cancel))
+	}
 	return t.status(syncFD(f.fd, req.FsyncFlags))
 }
 
-// syncFD makes what was written to fd durable; the protocol's flag says
-// whether the data alone will do.
+// dataOnly in the flags of a sync says that the data alone will do.
+const dataOnly = 1 << 0 // FUSE_FSYNC_FDATASYNC
+
+// syncFD makes what was written to fd durable.
 func syncFD(fd int, flags uint32) error {
-	const dataOnly = 1 << 0 // FUSE_FSYNC_FDATASYNC
 	if flags&dataOnly != 0 {
 		return retry(func() error { return unix.Fdatasync(fd) })
 	}
@@ -126,42 +169,60 @@ func syncFD(fd int, flags uint32) error {
 }
 
 // Fallocate is part of fuse.RawFileSystem.
-func (t *Tree) Fallocate(_ <-chan struct{}, req *fuse.FallocateIn) fuse.Status {
+func (t *Tree) Fallocate(cancel <-chan struct{}, req *fuse.FallocateIn) fuse.Status {
 	f := t.files.get(req.Fh)
 	if f == nil {
 		return fuse.EBADF
 	}
 	f.wrote.Store(true)
-	return t.status(retry(func() error {
-		return unix.Fallocate(f.fd, req.Mode, int64(req.Offset), int64(req.Length))
+	return t.status(t.barrier(f.in, int64(req.Offset), int64(req.Length), cancel, func() error {
+		return retry(func() error {
+			return unix.Fallocate(f.fd, req.Mode, int64(req.Offset), int64(req.Length))
+		})
 	}))
 }
 
 // Lseek is part of fuse.RawFileSystem. The kernel asks only for SEEK_DATA and
 // SEEK_HOLE; nothing else uses the descriptor's position.
-func (t *Tree) Lseek(_ <-chan struct{}, req *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
+func (t *Tree) Lseek(cancel <-chan struct{}, req *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
 	f := t.files.get(req.Fh)
 	if f == nil {
 		return fuse.EBADF
 	}
-	off, err := unix.Seek(f.fd, int64(req.Offset), int(req.Whence))
-	if err != nil {
-		return t.status(err)
+	if t.writeback && f.in.isWritten() {
+		// It does not write its own dirty pages back before it asks where the
+		// holes are. This makes it.
+		t.kernel.InodeNotify(f.in.id, 0, 0)
 	}
-	out.Offset = uint64(off)
-	return fuse.OK
+	return t.status(t.barrier(f.in, 0, staging.ToEnd, cancel, func() error {
+		off, err := unix.Seek(f.fd, int64(req.Offset), int(req.Whence))
+		out.Offset = uint64(off)
+		return err
+	}))
 }
 
 // CopyFileRange is part of fuse.RawFileSystem. Where the backing filesystem
 // can, it shares the extents instead of copying.
-func (t *Tree) CopyFileRange(_ <-chan struct{}, req *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
+func (t *Tree) CopyFileRange(cancel <-chan struct{}, req *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
 	from, to := t.files.get(req.FhIn), t.files.get(req.FhOut)
 	if from == nil || to == nil {
 		return 0, fuse.EBADF
 	}
 	to.wrote.Store(true)
 	const most = 1<<31 - 4096 // the reply has 32 bits; keep it whole pages
-	offIn, offOut := int64(req.OffIn), int64(req.OffOut)
-	n, err := unix.CopyFileRange(from.fd, &offIn, to.fd, &offOut, int(min(req.Len, most)), int(req.Flags))
+	offIn, offOut, length := int64(req.OffIn), int64(req.OffOut), int64(min(req.Len, most))
+	// No barrier for the one: two of them could wait for each other. All that
+	// follows is flushed, for the file to be as long as it seems.
+	if s := from.in.staged(); s != nil {
+		defer s.release(t)
+		if err := s.Flush(offIn, staging.ToEnd, cancel); err != nil {
+			return 0, t.status(err)
+		}
+	}
+	n := 0
+	err := t.barrier(to.in, offOut, length, cancel, func() (err error) {
+		n, err = unix.CopyFileRange(from.fd, &offIn, to.fd, &offOut, int(length), int(req.Flags))
+		return err
+	})
 	return uint32(max(n, 0)), t.status(err)
 }

@@ -40,6 +40,8 @@ type inode struct {
 	// as it does just before it asks for other privileges to be.
 	lostCapability atomic.Bool
 
+	stage atomic.Pointer[stage] // keeps the inode known; nil if nothing is staged and nobody could
+
 	mu      sync.Mutex
 	links   []link  // guarded by mu; the newest last
 	handles []*file // guarded by mu; open files, any of which reaches the inode
@@ -157,12 +159,20 @@ func (r *registry) unref(in *inode, n uint64) (dropped bool) {
 	s.Lock()
 	defer s.Unlock()
 	in.lookups -= min(n, in.lookups)
-	if in.lookups > 0 || in.children.Load() > 0 || s.byKey[in.key] != in {
+	if in.lookups > 0 || in.children.Load() > 0 || in.stage.Load() != nil || s.byKey[in.key] != in {
 		return false
 	}
 	delete(s.byKey, in.key)
 	r.ids.remove(in.id)
 	return true
+}
+
+// wanted reports whether the kernel holds references to in.
+func (r *registry) wanted(in *inode) bool {
+	s := &r.shards[in.key.ino%registryShards]
+	s.Lock()
+	defer s.Unlock()
+	return in.lookups > 0
 }
 
 // found notes that in is name in parent. st are its attributes, which were read

@@ -5,6 +5,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"tunefs/staging"
 )
 
 // The ioctls that are passed on, from linux/fs.h. All others are refused: a
@@ -23,19 +25,22 @@ const (
 )
 
 // Ioctl is part of fuse.RawFileSystem: reading and setting inode flags.
-func (t *Tree) Ioctl(_ <-chan struct{}, req *fuse.IoctlIn, in []byte, out *fuse.IoctlOut, buf []byte) fuse.Status {
-	fd := -1
+func (t *Tree) Ioctl(cancel <-chan struct{}, req *fuse.IoctlIn, in []byte, out *fuse.IoctlOut, buf []byte) fuse.Status {
 	if req.Flags&fuse.IOCTL_DIR != 0 {
-		if f := t.folders.get(req.Fh); f != nil {
-			fd = f.fd
+		f := t.folders.get(req.Fh)
+		if f == nil {
+			return fuse.EBADF
 		}
-	} else if f := t.files.get(req.Fh); f != nil {
-		fd = f.fd
+		return t.status(inodeFlags(f.fd, &req.InHeader, req.Cmd, in, buf))
 	}
-	if fd < 0 {
+	f := t.files.get(req.Fh)
+	if f == nil {
 		return fuse.EBADF
 	}
-	return t.status(inodeFlags(fd, &req.InHeader, req.Cmd, in, buf))
+	// A file that becomes immutable takes no flush any more.
+	return t.status(t.barrier(f.in, 0, staging.ToEnd, cancel, func() error {
+		return inodeFlags(f.fd, &req.InHeader, req.Cmd, in, buf)
+	}))
 }
 
 func inodeFlags(fd int, h *fuse.InHeader, cmd uint32, in, out []byte) error {

@@ -51,6 +51,7 @@ func missing(dirfd int, err error) error {
 func (t *Tree) Forget(node, n uint64) {
 	if in := t.inode(node); in != nil {
 		t.forget(in, n)
+		t.dropUnreachable(in)
 	}
 }
 

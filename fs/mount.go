@@ -31,6 +31,7 @@ type Options struct {
 	MountOptions []string          // ro, noexec, suid, dev, noatime, ... as mount(8) calls them; nosuid and nodev are the default
 	Log          *slog.Logger      // nil logs nothing
 	Requests     *observe.Requests // counts read and write requests; may be nil
+	Staging      Staging           // for Policy.IO of Staged
 }
 
 // defaultMaxWrite is what one request carries unless fs.fuse.max_pages_limit
@@ -69,6 +70,7 @@ func Mount(source, mountpoint string, o Options) (*Mounted, error) {
 		NoAtime:      slices.Contains(o.MountOptions, "noatime"),
 		Log:          o.Log,
 		Requests:     o.Requests,
+		Staging:      o.Staging,
 	})
 	if err != nil {
 		return nil, err
@@ -120,6 +122,9 @@ func mountOptions(t *Tree, o *Options) *fuse.MountOptions {
 	}
 	if mo.MaxWrite == 0 {
 		mo.MaxWrite = defaultMaxWrite
+	}
+	if t.writeback {
+		mo.ExtraCapabilities |= fuse.CAP_WRITEBACK_CACHE
 	}
 	if !mayPassthrough(o.Policy.IO) {
 		mo.DisabledCapabilities |= fuse.CAP_PASSTHROUGH
@@ -235,6 +240,9 @@ func (m *Mounted) Wait() { <-m.done }
 
 // IO is the mode in force: never Auto.
 func (m *Mounted) IO() policy.IO { return m.tree.Policy.IO }
+
+// Lost is how many staged bytes could not be written. The log says which.
+func (m *Mounted) Lost() int64 { return m.tree.lost.Load() }
 
 // Reason says why Auto did not take passthrough; it is empty if it did, or if
 // a mode was asked for.

@@ -15,6 +15,7 @@ type file struct {
 	in     *inode
 	fd     int
 	access uint32       // O_RDONLY, O_WRONLY or O_RDWR
+	stage  *stage       // what writes go into; nil if not staged
 	wrote  atomic.Bool  // something was written through the daemon
 	direct atomic.Int32 // a second descriptor, with O_DIRECT, or noDirect; opened when first asked for
 	refs   atomic.Int32 // the descriptors are closed with the last
@@ -59,8 +60,15 @@ func versionOf(st *unix.Statx_t) version { return version{st.Size, st.Mtime, st.
 // fcntl(2): each write request says what holds at that moment. O_NONBLOCK keeps
 // us from waiting for the other end of a fifo that was swapped in, and does
 // nothing on regular files.
-func (t *Tree) openFlags(flags uint32) int {
-	return int(flags)&(unix.O_ACCMODE|unix.O_SYNC|unix.O_DSYNC) | unix.O_NOFOLLOW | unix.O_NONBLOCK | t.noAtime(flags)
+func (t *Tree) openFlags(flags uint32, io policy.IO) int {
+	keep := int(flags) & (unix.O_ACCMODE | unix.O_SYNC | unix.O_DSYNC)
+	if t.writeback && keep&unix.O_ACCMODE == unix.O_WRONLY {
+		keep = keep&^unix.O_ACCMODE | unix.O_RDWR // the kernel reads what is left of a page that is written in part
+	}
+	if io == policy.Staged {
+		keep &^= unix.O_SYNC | unix.O_DSYNC // the kernel asks for a sync after each write
+	}
+	return keep | unix.O_NOFOLLOW | unix.O_NONBLOCK | t.noAtime(flags)
 }
 
 // noAtime is O_NOATIME where the program or the mount asks for it: our reads
@@ -73,36 +81,39 @@ func (t *Tree) noAtime(flags uint32) int {
 }
 
 // Open is part of fuse.RawFileSystem.
-func (t *Tree) Open(_ <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+func (t *Tree) Open(cancel <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	in := t.inode(req.NodeId)
 	if in == nil {
 		return fuse.Status(unix.ESTALE)
 	}
-	fd, err := t.openFor(in, req.Flags)
+	io := t.decide(in).IO
+	fd, err := t.openFor(in, req.Flags, io)
 	if err != nil {
 		return t.status(err)
 	}
 	var st unix.Statx_t
-	if err := t.prepareOpen(in, req, fd, &st); err != nil {
+	if err := t.prepareOpen(in, req, fd, &st, cancel); err != nil {
 		close_(fd)
 		return t.status(err)
 	}
-	t.handle(in, fd, req.Flags, &st, out)
-	if t.AttrTimeout > 0 && in.outdated(&st) {
+	if err := t.handle(in, fd, io, req.Flags, &st, out); err != nil {
+		return t.status(err)
+	}
+	if t.AttrTimeout > 0 && !t.writeback && in.outdated(&st) {
 		t.kernel.InodeNotify(in.id, -1, 0)
 	}
 	return fuse.OK
 }
 
 // prepareOpen does what the open itself is to do to the file, and stats it.
-func (t *Tree) prepareOpen(in *inode, req *fuse.OpenIn, fd int, st *unix.Statx_t) error {
+func (t *Tree) prepareOpen(in *inode, req *fuse.OpenIn, fd int, st *unix.Statx_t, cancel <-chan struct{}) error {
 	if req.Mode&fuse.OPEN_KILL_SUIDGID != 0 {
 		if err := t.killPriv(in, fd, &req.InHeader); err != nil {
 			return err
 		}
 	}
 	if req.Flags&unix.O_TRUNC != 0 {
-		if err := empty(fd); err != nil {
+		if err := t.truncate(in, 0, cancel, func() error { return empty(fd) }); err != nil {
 			return err
 		}
 	}
@@ -116,14 +127,18 @@ func empty(fd int) error {
 }
 
 // openFor opens the backing file of in with the flags of a program's open.
-func (t *Tree) openFor(in *inode, flags uint32) (int, error) {
-	fd, err := t.open(in, t.openFlags(flags))
+func (t *Tree) openFor(in *inode, flags uint32, io policy.IO) (int, error) {
+	wanted := t.openFlags(flags, io)
+	fd, err := t.open(in, wanted)
 	if err == unix.EPERM && flags&unix.O_APPEND != 0 {
 		// A file that can only be appended to.
-		fd, err = t.open(in, t.openFlags(flags)|unix.O_APPEND)
+		fd, err = t.open(in, wanted|unix.O_APPEND)
+	}
+	if err == unix.EACCES && t.writeback && flags&unix.O_ACCMODE == unix.O_WRONLY {
+		fd, err = t.open(in, wanted&^unix.O_ACCMODE|unix.O_WRONLY) // one that we may not read
 	}
 	if err == unix.EAGAIN && flags&unix.O_NONBLOCK == 0 {
-		return t.awaitLease(in, flags)
+		return t.awaitLease(in, wanted)
 	}
 	if err == unix.EACCES && !t.asRoot {
 		// The kernel opens files on its own for a program that has them open
@@ -138,13 +153,13 @@ func (t *Tree) openFor(in *inode, flags uint32) (int, error) {
 
 // awaitLease opens a file that somebody has a lease on (a file server, say), as
 // soon as that is given up. It is the file for certain, not a fifo to wait at.
-func (t *Tree) awaitLease(in *inode, flags uint32) (int, error) {
+func (t *Tree) awaitLease(in *inode, flags int) (int, error) {
 	g, err := t.grab(in)
 	if err != nil {
 		return -1, err
 	}
 	defer g.release()
-	return t.openAt(unix.AT_FDCWD, procPath(g.fd), t.openFlags(flags)&^(unix.O_NOFOLLOW|unix.O_NONBLOCK), 0)
+	return t.openAt(unix.AT_FDCWD, procPath(g.fd), flags&^(unix.O_NOFOLLOW|unix.O_NONBLOCK), 0)
 }
 
 // like returns an open file of in, with a reference for the caller, that may do
@@ -188,11 +203,19 @@ func (t *Tree) open(in *inode, flags int) (int, error) {
 }
 
 // handle makes an open descriptor, which it takes over, a handle of in, and
-// tells the kernel how to do I/O on it.
-func (t *Tree) handle(in *inode, fd int, flags uint32, st *unix.Statx_t, out *fuse.OpenOut) {
+// tells the kernel how to do I/O on it, the mode wanted if it can be.
+func (t *Tree) handle(in *inode, fd int, wanted policy.IO, flags uint32, st *unix.Statx_t, out *fuse.OpenOut) error {
 	f := &file{in: in, fd: fd, access: flags & unix.O_ACCMODE}
 	f.refs.Store(1)
-	wanted := t.decide(in).IO
+	if t.writeback && f.writes() && !gathers(fd) {
+		wanted = policy.Direct
+	}
+	if wanted == policy.Staged && f.writes() && t.Staging.Stager != nil {
+		if err := t.joinStage(f); err != nil {
+			f.release()
+			return err
+		}
+	}
 
 	in.mu.Lock()
 	o := &in.opened
@@ -208,7 +231,11 @@ func (t *Tree) handle(in *inode, fd int, flags uint32, st *unix.Statx_t, out *fu
 	o.tally(f, 1)
 	f.slot = len(in.handles)
 	in.handles = append(in.handles, f)
-	switch o.io {
+	mode := o.io
+	if t.writeback {
+		mode = wanted // each handle has its own
+	}
+	switch mode {
 	case policy.Passthrough:
 		out.OpenFlags = fuse.FOPEN_PASSTHROUGH
 		out.BackingID = o.backing
@@ -230,10 +257,18 @@ func (t *Tree) handle(in *inode, fd int, flags uint32, st *unix.Statx_t, out *fu
 	}
 	in.mu.Unlock()
 
-	if !t.flush || !f.writes() {
+	if !t.flush && f.stage == nil || !f.writes() {
 		out.OpenFlags |= fuse.FOPEN_NOFLUSH
 	}
 	out.Fh = t.files.add(f)
+	return nil
+}
+
+// gathers reports whether a descriptor suits pages that the kernel writes back:
+// not one that cannot read the rest of such a page, or only append.
+func gathers(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	return err == nil && flags&unix.O_ACCMODE == unix.O_RDWR && flags&unix.O_APPEND == 0
 }
 
 // lend registers fd with the kernel for passthrough. Zero, which is no valid
@@ -273,6 +308,9 @@ func (t *Tree) Release(_ <-chan struct{}, req *fuse.ReleaseIn) {
 		if fd, err := unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
 			t.setPin(f.in, fd)
 		}
+	}
+	if f.stage != nil {
+		t.leaveStage(f.stage)
 	}
 	f.release()
 }

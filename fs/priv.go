@@ -82,10 +82,7 @@ func (t *Tree) changeNothing(in *inode, g grip, h *fuse.InHeader) error {
 		}
 		defer close_(fd)
 	}
-	in.mu.Lock()
-	write := in.opened.writers > 0
-	in.mu.Unlock()
-	if write && (in.lostCapability.Swap(false) || !credentialsOf(h).can(unix.CAP_FSETID)) {
+	if in.isWritten() && (in.lostCapability.Swap(false) || !credentialsOf(h).can(unix.CAP_FSETID)) {
 		return t.killPriv(in, fd, h)
 	}
 	left, err := t.chownNobody(g, h)

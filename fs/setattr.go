@@ -6,7 +6,7 @@ import (
 )
 
 // SetAttr is part of fuse.RawFileSystem.
-func (t *Tree) SetAttr(_ <-chan struct{}, req *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
+func (t *Tree) SetAttr(cancel <-chan struct{}, req *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	in := t.inode(req.NodeId)
 	if in == nil {
 		return fuse.Status(unix.ESTALE)
@@ -18,12 +18,13 @@ func (t *Tree) SetAttr(_ <-chan struct{}, req *fuse.SetAttrIn, out *fuse.AttrOut
 	defer g.release()
 	// Owner before mode, since a change of owner clears setuid; times last,
 	// since a change of size sets them.
-	for _, set := range []func(*inode, grip, *fuse.SetAttrIn) error{t.setOwner, t.setMode, t.setSize, t.setTimes} {
-		if err := set(in, g, req); err != nil {
+	type setter = func(*inode, grip, *fuse.SetAttrIn, <-chan struct{}) error
+	for _, set := range []setter{t.setOwner, t.setMode, t.setSize, t.setTimes} {
+		if err := set(in, g, req, cancel); err != nil {
 			return t.status(err)
 		}
 	}
-	const noChange = fuse.FATTR_FH | fuse.FATTR_LOCKOWNER | fuse.FATTR_KILL_SUIDGID
+	const noChange = fuse.FATTR_FH | fuse.FATTR_LOCKOWNER | fuse.FATTR_KILL_SUIDGID | fuse.FATTR_CTIME
 	if req.Valid&^noChange == 0 {
 		if err := t.changeNothing(in, g, &req.InHeader); err != nil {
 			return t.status(err)
@@ -49,7 +50,7 @@ func (t *Tree) gripFor(in *inode, req *fuse.SetAttrIn) (grip, error) {
 	return t.grab(in)
 }
 
-func (t *Tree) setOwner(in *inode, g grip, req *fuse.SetAttrIn) error {
+func (t *Tree) setOwner(in *inode, g grip, req *fuse.SetAttrIn, _ <-chan struct{}) error {
 	uid, hasUID := req.GetUID()
 	gid, hasGID := req.GetGID()
 	if !hasUID && !hasGID {
@@ -71,10 +72,15 @@ func (t *Tree) setOwner(in *inode, g grip, req *fuse.SetAttrIn) error {
 	return dropSetgid(&req.InHeader, before.Mode&^unix.S_ISUID, before.Gid, func(mode uint32) error { return chmodGrip(g, mode) })
 }
 
-func (t *Tree) setMode(_ *inode, g grip, req *fuse.SetAttrIn) error {
+func (t *Tree) setMode(in *inode, g grip, req *fuse.SetAttrIn, cancel <-chan struct{}) error {
 	mode, ok := req.GetMode()
 	if !ok {
 		return nil
+	}
+	if mode&(unix.S_ISUID|unix.S_ISGID) != 0 {
+		if err := t.settle(in, cancel); err != nil {
+			return err
+		}
 	}
 	return chmodGrip(g, mode)
 }
@@ -86,7 +92,7 @@ func chmodGrip(g grip, mode uint32) error {
 	return unix.Chmod(procPath(g.fd), mode)
 }
 
-func (t *Tree) setSize(in *inode, g grip, req *fuse.SetAttrIn) error {
+func (t *Tree) setSize(in *inode, g grip, req *fuse.SetAttrIn, cancel <-chan struct{}) error {
 	size, ok := req.GetSize()
 	if !ok {
 		return nil
@@ -106,10 +112,23 @@ func (t *Tree) setSize(in *inode, g grip, req *fuse.SetAttrIn) error {
 			return err
 		}
 	}
-	return retry(func() error { return unix.Ftruncate(fd, int64(size)) })
+	return t.truncate(in, int64(size), cancel, func() error {
+		return retry(func() error { return unix.Ftruncate(fd, int64(size)) })
+	})
 }
 
-func (t *Tree) setTimes(_ *inode, g grip, req *fuse.SetAttrIn) error {
+// truncate calls do, which gives the backing file of in this size, and drops
+// what is staged beyond.
+func (t *Tree) truncate(in *inode, size int64, cancel <-chan struct{}, do func() error) error {
+	s := in.staged()
+	if s == nil {
+		return do()
+	}
+	defer s.release(t)
+	return s.Truncate(size, cancel, do)
+}
+
+func (t *Tree) setTimes(in *inode, g grip, req *fuse.SetAttrIn, _ <-chan struct{}) error {
 	if req.Valid&(fuse.FATTR_ATIME|fuse.FATTR_MTIME) == 0 {
 		return nil
 	}
@@ -117,7 +136,21 @@ func (t *Tree) setTimes(_ *inode, g grip, req *fuse.SetAttrIn) error {
 		timespec(req.Valid, fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, req.Atime, req.Atimensec),
 		timespec(req.Valid, fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, req.Mtime, req.Mtimensec),
 	}
-	return unix.UtimesNanoAt(g.fd, "", times[:], unix.AT_EMPTY_PATH)
+	t.keepTime(in, times[1])
+	err := unix.UtimesNanoAt(g.fd, "", times[:], unix.AT_EMPTY_PATH)
+	if err == unix.EPERM && t.writeback && in.isWritten() {
+		// The kernel writes back the time of the last write, and only the
+		// owner may set one. This is as near as a mere writer can come.
+		return unix.UtimesNanoAt(g.fd, "", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_NOW}}, unix.AT_EMPTY_PATH)
+	}
+	return err
+}
+
+// isWritten reports whether in is open for writing.
+func (in *inode) isWritten() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.opened.writers > 0
 }
 
 func timespec(valid, set, now uint32, sec uint64, nsec uint32) unix.Timespec {

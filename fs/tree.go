@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -37,6 +38,7 @@ type Settings struct {
 	NoAtime      bool              // reading leaves the backing objects' atime alone
 	Log          *slog.Logger      // not nil
 	Requests     *observe.Requests // sizes of read and write requests; may be nil
+	Staging      Staging           // for Policy.IO of Staged
 }
 
 // Tree serves one directory as a [fuse.RawFileSystem]. Its methods are called
@@ -57,8 +59,11 @@ type Tree struct {
 	files   idTable[file]
 	folders idTable[folder]
 
-	asRoot bool // we may become the caller
-	flush  bool // close on the backing filesystem has something to report
+	asRoot    bool // we may become the caller
+	flush     bool // close on the backing filesystem has something to report
+	writeback bool // the kernel gathers writes in its page cache, and knows sizes and mtimes better than the backing file
+
+	lost atomic.Int64 // bytes that were staged and could not be written
 
 	// moving is held for reading while names change, and for writing by those
 	// who could not find an inode and want the names at rest.
@@ -87,6 +92,7 @@ func NewTree(source string, s Settings) (*Tree, error) {
 		source:        abs,
 		inodes:        newRegistry(),
 		asRoot:        os.Geteuid() == 0,
+		writeback:     s.Policy.IO == policy.Staged,
 	}
 	if t.NoAtime && t.asRoot {
 		fd = withoutAtime(fd)
@@ -125,8 +131,10 @@ func withoutAtime(fd int) int {
 	return copied
 }
 
-// Close gives back the descriptors of the tree. No request may be under way.
+// Close flushes what is staged and gives back the descriptors of the tree. No
+// request may be under way.
 func (t *Tree) Close() {
+	t.endStaging()
 	for t.dirs.shrink() {
 	}
 	if d := t.root.dir.Swap(nil); d != nil {
@@ -186,6 +194,9 @@ func (t *Tree) status(err error) fuse.Status {
 		return fuse.OK
 	}
 	if errno, ok := err.(syscall.Errno); ok {
+		return fuse.Status(errno)
+	}
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
 		return fuse.Status(errno)
 	}
 	t.Log.Error("unexpected error", "err", err)

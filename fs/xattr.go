@@ -80,7 +80,15 @@ func listXattr(path string) ([]byte, error) {
 }
 
 // SetXAttr is part of fuse.RawFileSystem.
-func (t *Tree) SetXAttr(_ <-chan struct{}, req *fuse.SetXAttrIn, attr string, data []byte) fuse.Status {
+func (t *Tree) SetXAttr(cancel <-chan struct{}, req *fuse.SetXAttrIn, attr string, data []byte) fuse.Status {
+	if in := t.inode(req.NodeId); attr == capability && in != nil {
+		if err := t.settle(in, cancel); err != nil {
+			return t.status(err)
+		}
+		if s := in.stage.Load(); s != nil {
+			s.plain.Store(false)
+		}
+	}
 	return t.status(t.withPath(req.NodeId, func(path string) error {
 		if err := unix.Setxattr(path, attr, data, int(req.Flags)); err != nil {
 			return err

@@ -20,7 +20,7 @@ func examineHost(h host) []finding {
 		findMounter(h),
 		h.findAllowOther(),
 		h.findPassthrough(kernelConfig()),
-		{Check: "writeback", OK: true, Result: "every kernel that has the rest has it; excludes passthrough; no mode uses it yet"},
+		{Check: "writeback", OK: true, Result: "every kernel that has the rest has it; --io=staged uses it, without passthrough"},
 		h.findRequestSize(),
 		findPipeSize(h.maxRequest()),
 		findURing("/sys/module/fuse/parameters/enable_uring"),

@@ -19,6 +19,7 @@ type mounted interface {
 	Detach() error
 	IO() policy.IO
 	Reason() string
+	Lost() int64
 }
 
 // mountFunc mounts, so that flags and signals can be tested without a mount.
@@ -99,6 +100,11 @@ func serve(e env, s *settings, ready func(mounted) error) error {
 	signal.Ignore(unix.SIGHUP)
 
 	s.options.Log = log
+	if s.options.Policy.IO == policy.Staged {
+		if s.options.Staging, err = s.staging.start(log); err != nil {
+			return err
+		}
+	}
 	m, err := e.mount(s.source, s.mountpoint, s.options)
 	if err != nil {
 		return err
@@ -111,6 +117,9 @@ func serve(e env, s *settings, ready func(mounted) error) error {
 	w := &watch{mounted: m, mountpoint: s.mountpoint, log: log}
 	w.untilUnmounted(signals)
 	log.Info("unmounted", "mountpoint", s.mountpoint)
+	if n := m.Lost(); n > 0 {
+		return fmt.Errorf("%d bytes that programs wrote below %s could not be written to %s; the log says which", n, s.mountpoint, s.source)
+	}
 	return nil
 }
 

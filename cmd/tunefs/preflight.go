@@ -25,6 +25,7 @@ func (h host) preflight(s *settings) error {
 		func() error { return checkRecursion(s.source, s.mountpoint) },
 		func() error { return h.checkDevice() },
 		func() error { return h.checkMaxRequest(s.options.MaxWrite) },
+		func() error { return s.staging.probe(s.source) },
 	}
 	if !h.privileged {
 		checks = append(checks,

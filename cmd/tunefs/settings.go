@@ -10,12 +10,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"tunefs/fs"
+	"tunefs/policy"
 )
 
 // settings is a mount command line, understood.
 type settings struct {
 	source, mountpoint string // absolute
 	options            fs.Options
+	staging            stagingFlags
 	foreground         bool
 	logFile            string // absolute; empty: stderr in the foreground, else syslog
 	logLevel           slog.Level
@@ -40,6 +42,7 @@ Shows the directory SOURCE at the directory MOUNTPOINT, with the block size
   tunefs mount ~/data ~/view                         128k for every file
   tunefs mount --blksize=1M --io=direct ~/data ~/view
                                                      every read(2) and write(2) is one request
+  tunefs mount --io=staged ~/data ~/view             many small writes become few large ones
   tunefs mount --rule '**/*.log=4k' --rule 'big/**=4M,io=direct' ~/data ~/view
                                                      some files otherwise; the first match decides
   mount -t fuse.tunefs -o blksize=128k,ro /srv/data /mnt
@@ -52,8 +55,9 @@ lustre: 4M); or native, for what the files in SOURCE report themselves.
 
 MODE says how data travels. passthrough: the kernel moves it, at native speed
 (root only). cached: through the page cache and tunefs. direct: each system call
-is one request to tunefs, for seeing what programs really ask for. auto is
-passthrough where that is allowed, else cached.
+is one request to tunefs, for seeing what programs really ask for. staged: writes
+are gathered and reach SOURCE as large aligned extents. auto is passthrough where
+that is allowed, else cached.
 
 RULE is GLOB=SIZE[,io=direct|cached]; GLOB is matched against the path below
 MOUNTPOINT, where ** stands for any number of directories.
@@ -72,10 +76,20 @@ func parseMount(e env, args []string) (settings, error) {
 
 	f := newFlags(e, mountHelp)
 	readOnly, words := defineMountFlags(f, &s)
+	staged := s.staging.flags()
+	f.AddFlagSet(staged)
 	if err := parseFlags(f, args); err != nil {
 		return settings{}, err
 	}
 	kernel, err := applyOptions(f, *words)
+	if err != nil {
+		return settings{}, err
+	}
+	if s.options.Policy.IO == policy.Staged {
+		err = s.staging.check()
+	} else {
+		err = checkUnused(staged)
+	}
 	if err != nil {
 		return settings{}, err
 	}
@@ -94,7 +108,7 @@ func parseMount(e env, args []string) (settings, error) {
 func defineMountFlags(f *pflag.FlagSet, s *settings) (readOnly *bool, words *[]string) {
 	o := &s.options
 	f.Var((*blksizeValue)(&o.Policy.Blksize), "blksize", "block size that files report (st_blksize)")
-	f.Var((*ioValue)(&o.Policy.IO), "io", "auto, passthrough, cached or direct")
+	f.Var((*ioValue)(&o.Policy.IO), "io", "auto, passthrough, cached, direct or staged")
 	f.Var((*rulesValue)(&o.Policy.Rules), "rule", "size and mode for the files that match; may be given again")
 	f.Var((*blksizeValue)(&o.StatfsBsize), "statfs-bsize", "block size that the filesystem reports (statvfs)")
 	f.DurationVar(&o.AttrTimeout, "attr-timeout", defaultTimeout, "how long (`TIME`) the kernel may keep attributes; 0s to see\nchanges made in SOURCE at once")
@@ -151,6 +165,9 @@ func (s *settings) describe(m mounted) []any {
 		"statfs-bsize", o.StatfsBsize, "attr-timeout", o.AttrTimeout, "entry-timeout", o.EntryTimeout,
 		"max-write", formatBytes(o.MaxWrite), "readahead", formatBytes(o.Readahead),
 		"allow-other", o.AllowOther, "options", o.MountOptions,
+	}
+	if o.Policy.IO == policy.Staged {
+		words = append(words, s.staging.describe()...)
 	}
 	if m.Reason() != "" {
 		words = append(words, "no-passthrough", m.Reason())

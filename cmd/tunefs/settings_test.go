@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"tunefs/fs"
+	"tunefs/gds"
 	"tunefs/policy"
 )
 
@@ -26,9 +27,12 @@ func parse(t *testing.T, args ...string) settings {
 	return s
 }
 
+// defaultStaging is what the flags of the staged mode say when none is given.
+var defaultStaging = stagingFlags{window: 32 << 20, memory: 256 << 20, backend: gds.Auto, flushOn: onClose, after: 5 * time.Second, workers: 4}
+
 func TestMountDefaults(t *testing.T) {
 	want := settings{
-		source: "/src", mountpoint: "/mnt", logLevel: slog.LevelInfo,
+		source: "/src", mountpoint: "/mnt", logLevel: slog.LevelInfo, staging: defaultStaging,
 		options: fs.Options{
 			Policy:      policy.Policy{Blksize: 128 << 10, IO: policy.Auto},
 			AttrTimeout: time.Second, EntryTimeout: time.Second, MaxWrite: 1 << 20,
@@ -42,7 +46,7 @@ func TestMountDefaults(t *testing.T) {
 // Every setting by flags, and the same by -o.
 func TestMountSettings(t *testing.T) {
 	want := settings{
-		source: "/src", mountpoint: "/mnt", logFile: "/log", logLevel: slog.LevelDebug, foreground: true,
+		source: "/src", mountpoint: "/mnt", logFile: "/log", logLevel: slog.LevelDebug, foreground: true, staging: defaultStaging,
 		options: fs.Options{
 			Policy: policy.Policy{Blksize: 1 << 20, IO: policy.Direct, Rules: []policy.Rule{
 				{Glob: "*.db", Blksize: 4 << 10, IO: policy.Cached}, {Glob: "big/**", Blksize: 4 << 20},
@@ -87,9 +91,20 @@ func TestRefusedSettings(t *testing.T) {
 		{"--blksize=0", "cannot be reported"},
 		{"--blksize=4G", "2G"},
 		{"--statfs-bsize=5", "4 or 8"},
-		{"--io=fast", "passthrough, cached or direct"},
+		{"--io=fast", "passthrough, cached, direct or staged"},
 		{"--rule=*.log", "a rule reads"},
 		{"--rule=*.log=4k,io=auto", "io=direct or io=cached"},
+		{"--io=staged --stage-size=3M", "not a power of two from 64k to 1G"},
+		{"--io=staged --stage-size=32k", "not a power of two from 64k to 1G"},
+		{"--io=staged --stage-memory=63M", "does not hold two windows of --stage-size=32M; give it 64M or more"},
+		{"--io=staged --stage-memory=0", "not a size"},
+		{"--io=staged --backend=tape", "none of auto, direct, buffered"},
+		{"--io=staged --flush-on=never", "close or idle"},
+		{"--io=staged --flush-after=-1s", "cannot be negative"},
+		{"--io=staged --flush-workers=0", "1 or more"},
+		{"--io=cached --stage-size=4M", "--stage-size has no meaning without --io=staged"},
+		{"-o flush_on=idle", "--flush-on has no meaning without --io=staged"},
+		{"--rule=*.log=4k,io=staged", "io=direct or io=cached"},
 		{"--max-write=3M", "not a power of two"},
 		{"--max-write=512", "at least"},
 		{"--max-write=1T", "not a size"},
@@ -116,6 +131,19 @@ func TestRefusedSettings(t *testing.T) {
 		_, err := parseMount(e, append(strings.Fields(tc.args), "/src", "/mnt"))
 		if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: error %v; want a usage error with %q", tc.args, err, tc.says)
+		}
+	}
+}
+
+// The flags of the staged mode, and the same by -o.
+func TestStagedSettings(t *testing.T) {
+	want := stagingFlags{window: 4 << 20, memory: 4 << 30, backend: gds.Buffered, flushOn: onIdle, after: 0, workers: 8}
+	for _, args := range [][]string{
+		{"--io=staged", "--stage-size=4M", "--stage-memory=4G", "--backend=buffered", "--flush-on=idle", "--flush-after=0s", "--flush-workers=8"},
+		{"-o", "io=staged,stage_size=4MiB,stage_memory=4096M,backend=buffered,flush_on=Idle,flush_after=0s,flush_workers=8"},
+	} {
+		if got := parse(t, args...); got.staging != want || got.options.Policy.IO != policy.Staged {
+			t.Errorf("%q: got %+v", args, got.staging)
 		}
 	}
 }

@@ -119,12 +119,21 @@ func (v *readaheadValue) Set(s string) error {
 	return nil
 }
 
-// parseBytes reads a number of bytes with an optional unit, of 1024 in every
-// spelling, as block sizes have them. It returns at most 2 GiB - 1: no request
-// and no readahead is larger.
+// parseBytes reads what no request and no readahead is larger than: at most
+// 2 GiB - 1.
 func parseBytes(s string) (int, error) {
+	n, ok := parseSize(s)
+	if !ok || n > math.MaxInt32 {
+		return 0, fmt.Errorf("%q is not a size below 2G; use one like 64k or 1M", s)
+	}
+	return int(n), nil
+}
+
+// parseSize reads a number of bytes with an optional unit, of 1024 in every
+// spelling, as block sizes have them.
+func parseSize(s string) (n int64, ok bool) {
 	digits := strings.TrimRight(s, "kKmMgGiIbB")
-	n, err := strconv.ParseUint(digits, 10, 31)
+	count, err := strconv.ParseUint(digits, 10, 31)
 	var unit uint64
 	switch strings.ToLower(s[len(digits):]) {
 	case "":
@@ -136,19 +145,18 @@ func parseBytes(s string) (int, error) {
 	case "g", "gb", "gib":
 		unit = 1 << 30
 	}
-	if err != nil || unit == 0 || n*unit > math.MaxInt32 {
-		return 0, fmt.Errorf("%q is not a size below 2G; use one like 64k or 1M", s)
-	}
-	return int(n * unit), nil
+	return int64(count * unit), err == nil && unit != 0
 }
 
-// formatBytes is the shortest form of n that parseBytes reads back.
-func formatBytes(n int) string {
-	switch {
-	case n != 0 && n%(1<<20) == 0:
-		return strconv.Itoa(n>>20) + "M"
-	case n != 0 && n%(1<<10) == 0:
-		return strconv.Itoa(n>>10) + "k"
+// formatBytes is the shortest form of n that parseSize reads back.
+func formatBytes[T int | int64](n T) string {
+	for _, u := range []struct {
+		size int64
+		name string
+	}{{1 << 30, "G"}, {1 << 20, "M"}, {1 << 10, "k"}} {
+		if n != 0 && int64(n)%u.size == 0 {
+			return strconv.FormatInt(int64(n)/u.size, 10) + u.name
+		}
 	}
-	return strconv.Itoa(n)
+	return strconv.FormatInt(int64(n), 10)
 }

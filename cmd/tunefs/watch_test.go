@@ -33,6 +33,7 @@ func (m *fakeMount) Reason() string {
 }
 
 func (m *fakeMount) Unmount() error { return m.end("unmount") }
+func (m *fakeMount) Lost() int64    { return 0 }
 func (m *fakeMount) Detach() error  { return m.end("detach") }
 
 func (m *fakeMount) end(call string) error {

@@ -1,0 +1,321 @@
+package fs
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"tunefs/staging"
+)
+
+// Backing is what the data of one open file is written to, and what has to be
+// given back for it.
+type Backing interface {
+	staging.Backing
+	// Close is called once, after all other methods have returned. The
+	// descriptor that the Backing was made of stays open until then.
+	Close() error
+}
+
+// Staging is how a mount in staged mode gathers writes.
+type Staging struct {
+	// Stager holds the windows; nil leaves gathering to the kernel's page
+	// cache. The tree closes it at the end of the mount.
+	Stager *staging.Stager
+	// Open makes a Backing of a regular file that is open for reading and
+	// writing. Its error is that of the program's open(2).
+	Open func(fd int) (Backing, error)
+	// FlushOnClose has a program's close(2) wait until the file is flushed,
+	// and tells it of errors.
+	FlushOnClose bool
+}
+
+// stage is what is staged of an inode: from the first open for writing until
+// there is no writer and nothing staged any more.
+type stage struct {
+	*staging.File
+	in      *inode
+	file    *file // whose descriptor the data goes through; a reference is held
+	backing Backing
+
+	// times, if not nil, is the mtime that a program has given the file while
+	// data was staged: flushing that data must not move it.
+	times atomic.Pointer[[2]unix.Timespec]
+	// plain says that the file has no capabilities that a write takes away.
+	plain atomic.Bool
+
+	refs    atomic.Int32 // the File's life and requests at work; with the last all is given back
+	ended   sync.Once
+	life    sync.Mutex // over writers and the end that their number decides
+	writers int        // guarded by life; open handles that write
+}
+
+// acquire takes a reference, unless the stage has ended: then the backing file
+// alone has all the data.
+func (s *stage) acquire() bool {
+	for {
+		n := s.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if s.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (s *stage) release(t *Tree) {
+	if s.refs.Add(-1) > 0 {
+		return
+	}
+	if err := s.backing.Close(); err != nil {
+		t.Log.Error("closing a staged file", "path", t.path(s.in), "err", err)
+	}
+	s.file.release()
+}
+
+// staged returns the stage of in with a reference for the caller, or nil if
+// there is none.
+func (in *inode) staged() *stage {
+	if s := in.stage.Load(); s != nil && s.acquire() {
+		return s
+	}
+	return nil
+}
+
+// joinStage makes f, which writes, one of the writers of its inode's stage.
+func (t *Tree) joinStage(f *file) error {
+	for {
+		s := f.in.stage.Load()
+		if s == nil {
+			fresh, err := t.newStage(f)
+			if err != nil {
+				return err
+			}
+			if f.in.stage.CompareAndSwap(nil, fresh) {
+				f.stage = fresh
+				return nil
+			}
+			fresh.Drop()
+			t.endStage(fresh, nil)
+			continue
+		}
+		if s.join() {
+			f.stage = s
+			return nil
+		}
+		f.in.stage.CompareAndSwap(s, nil) // it has ended, and is about to say so
+	}
+}
+
+func (s *stage) join() bool {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if !s.Reopen() {
+		return false
+	}
+	s.writers++
+	return true
+}
+
+// newStage has one writer, f.
+func (t *Tree) newStage(f *file) (*stage, error) {
+	b, err := t.Staging.Open(f.fd)
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{in: f.in, file: f, backing: b, writers: 1}
+	s.refs.Store(1)
+	f.refs.Add(1)
+	s.File = t.Staging.Stager.Open(timekeeper{b, s})
+	return s, nil
+}
+
+// leaveStage takes one writer off. Without any, what is staged leaves in its
+// own time.
+func (t *Tree) leaveStage(s *stage) {
+	s.life.Lock()
+	defer s.life.Unlock()
+	s.writers--
+	if s.writers == 0 {
+		s.CloseLater(func(lost []staging.Lost) { t.endStage(s, lost) })
+	}
+}
+
+// endStage gives a stage up that nothing uses any more, and reports what could
+// not be written of it: no program is left to be told.
+func (t *Tree) endStage(s *stage, lost []staging.Lost) {
+	s.ended.Do(func() {
+		for _, l := range lost {
+			t.lost.Add(l.Len)
+			t.Log.Error("staged data is lost", "path", t.path(s.in), "offset", l.Off, "bytes", l.Len, "err", l.Err)
+		}
+		s.in.stage.CompareAndSwap(s, nil)
+		s.release(t)
+		t.forget(s.in, 0) // which the stage has kept known
+	})
+}
+
+// dropUnreachable drops what is staged of a file that has no name left and is
+// not known to the kernel either, so that nobody can ever read it.
+func (t *Tree) dropUnreachable(in *inode) {
+	if in.stage.Load() == nil || t.inodes.wanted(in) {
+		return
+	}
+	s := in.staged()
+	if s == nil {
+		return
+	}
+	defer s.release(t)
+	if s.nameless() {
+		s.Drop()
+	}
+}
+
+// nameless reports whether the file has no name any more.
+func (s *stage) nameless() bool {
+	var st unix.Stat_t
+	return unix.Fstat(s.file.fd, &st) == nil && st.Nlink == 0
+}
+
+// write stages p at off, or has it written where that is better.
+func (s *stage) write(p []byte, off int64, cancel <-chan struct{}) (int, error) {
+	if !s.plain.Load() {
+		// The flush would take them off, but late.
+		switch err := unix.Fremovexattr(s.file.fd, capability); err {
+		case nil, unix.ENODATA, unix.ENOTSUP, unix.EPERM: // EPERM: only root can have set it
+		default:
+			return 0, err
+		}
+		s.plain.Store(true)
+	}
+	if s.times.Load() != nil {
+		s.times.Store(nil) // what is written now is newer
+	}
+	return s.WriteAt(p, off, cancel)
+}
+
+// flushStage is a program's close.
+func (t *Tree) flushStage(s *stage, cancel <-chan struct{}) error {
+	switch {
+	case !t.Staging.FlushOnClose:
+		return s.Err()
+	case !s.in.placed() && s.nameless():
+		return nil // only this mount can read it, and sees what is staged
+	}
+	return s.Flush(0, staging.ToEnd, cancel)
+}
+
+// overlay makes st, the attributes of a file, what they will be once it is
+// flushed.
+func (t *Tree) overlay(in *inode, st *unix.Statx_t) {
+	s := in.staged()
+	if s == nil {
+		return
+	}
+	defer s.release(t)
+	// The end first, and the file's size anew: a flush moves bytes from the
+	// one to the other.
+	end, bytes := uint64(s.End()), uint64(s.StagedBytes())
+	if statFD(s.file.fd, st) != nil {
+		return // st is right but for what happened since
+	}
+	if end > st.Size {
+		const unit = 512 // of st_blocks
+		st.Blocks += (min(bytes, end-st.Size) + unit - 1) / unit
+		st.Size = end
+	}
+	if times := s.times.Load(); times != nil {
+		st.Mtime = unix.StatxTimestamp{Sec: times[1].Sec, Nsec: uint32(times[1].Nsec)}
+	}
+}
+
+// keepTime notes the mtime that in is about to get, so that what is staged now
+// does not move it later.
+func (t *Tree) keepTime(in *inode, mtime unix.Timespec) {
+	s := in.staged()
+	if s == nil {
+		return
+	}
+	defer s.release(t)
+	switch {
+	case mtime.Nsec == unix.UTIME_OMIT:
+	case mtime.Nsec == unix.UTIME_NOW:
+		s.times.Store(nil)
+	case s.StagedBytes() > 0:
+		s.times.Store(&[2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, mtime})
+	}
+}
+
+// barrier calls do, which reads or changes the backing file itself, when what
+// is staged of the n bytes at off is in it. do must not use the stage.
+func (t *Tree) barrier(in *inode, off, n int64, cancel <-chan struct{}, do func() error) error {
+	s := in.staged()
+	if s == nil {
+		return do()
+	}
+	defer s.release(t)
+	return s.Barrier(off, n, cancel, do)
+}
+
+// settle flushes what is staged of in, for changes that a later flush would
+// undo: the backing kernel takes privileges off a file that is written to.
+func (t *Tree) settle(in *inode, cancel <-chan struct{}) error {
+	s := in.staged()
+	if s == nil {
+		return nil
+	}
+	defer s.release(t)
+	return s.Flush(0, staging.ToEnd, cancel)
+}
+
+// endStaging ends all stages, and the stager.
+func (t *Tree) endStaging() {
+	if t.Staging.Stager == nil {
+		return
+	}
+	t.Staging.Stager.FlushAll(nil) // all at once
+	var left []*stage
+	t.inodes.ids.each(func(in *inode) {
+		if s := in.staged(); s != nil {
+			left = append(left, s)
+		}
+	})
+	for _, s := range left {
+		t.endStage(s, s.Close(nil)) // or Close has it ended, if it was to end later
+		s.release(t)
+	}
+	if _, err := t.Staging.Stager.Close(); err != nil {
+		t.Log.Error("the end of staging", "err", err)
+	}
+}
+
+// timekeeper is a Backing whose writes leave the mtime at what a program has
+// set meanwhile.
+type timekeeper struct {
+	Backing
+	s *stage
+}
+
+// WriteDirect is part of staging.Backing.
+func (k timekeeper) WriteDirect(p []byte, off int64) (int, error) {
+	n, err := k.Backing.WriteDirect(p, off)
+	k.keep()
+	return n, err
+}
+
+// WriteBuffered is part of staging.Backing.
+func (k timekeeper) WriteBuffered(p []byte, off int64) (int, error) {
+	n, err := k.Backing.WriteBuffered(p, off)
+	k.keep()
+	return n, err
+}
+
+func (k timekeeper) keep() {
+	if times := k.s.times.Load(); times != nil {
+		// A time that could be set before can be set again; if the file has
+		// changed hands since, its new owner's writes are what moves it.
+		_ = unix.UtimesNanoAt(k.s.file.fd, "", times[:], unix.AT_EMPTY_PATH)
+	}
+}
