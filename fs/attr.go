@@ -130,6 +130,9 @@ func (t *Tree) attrTimeout(in *inode, st *unix.Statx_t) time.Duration {
 
 func (t *Tree) fillEntry(in *inode, st *unix.Statx_t, out *fuse.EntryOut) {
 	t.overlay(in, st)
+	if t.writeback && in.key.typ == unix.S_IFREG {
+		in.belief.first(st)
+	}
 	out.NodeId = in.id
 	out.SetEntryTimeout(t.EntryTimeout)
 	out.SetAttrTimeout(t.attrTimeout(in, st))

@@ -71,7 +71,7 @@ func (t *Tree) Link(_ <-chan struct{}, req *fuse.LinkIn, name string, out *fuse.
 	if err := statFD(g.fd, &st); err != nil {
 		return t.status(err)
 	}
-	t.enter(parent, name, &st, busy, out)
+	t.enter(parent, d.fd, name, &st, busy, out)
 	return fuse.OK
 }
 

@@ -64,6 +64,10 @@ func (t *Tree) Write(cancel <-chan struct{}, req *fuse.WriteIn, data []byte) (ui
 	if !f.wrote.Load() {
 		f.wrote.Store(true)
 	}
+	f.in.belief.grow(int64(req.Offset) + int64(len(data)))
+	if req.WriteFlags&fuse.WRITE_CACHE == 0 && f.in.belief.times.Load() != nil {
+		f.in.belief.times.Store(nil) // this is newer
+	}
 	if f.stage != nil {
 		n, err := f.stage.write(data, int64(req.Offset), cancel)
 		return uint32(n), t.status(err)
@@ -74,6 +78,7 @@ func (t *Tree) Write(cancel <-chan struct{}, req *fuse.WriteIn, data []byte) (ui
 		// of an error.
 		_, err = pwrite(f.fd, data[n:], int64(req.Offset)+int64(n), false)
 	}
+	f.in.belief.restore(f.fd)
 	return uint32(n), t.status(err)
 }
 
@@ -82,8 +87,9 @@ func (t *Tree) Write(cancel <-chan struct{}, req *fuse.WriteIn, data []byte) (ui
 func (t *Tree) writeBacking(f *file, req *fuse.WriteIn, data []byte, cancel <-chan struct{}) (n int, err error) {
 	off, length := int64(req.Offset), int64(len(data))
 	// Pages that the kernel writes back have their place, whatever the flags
-	// of the handle they come through.
-	appends := req.Flags&unix.O_APPEND != 0 && req.WriteFlags&fuse.WRITE_CACHE == 0
+	// of the handle they come through; and where it may have some it alone
+	// knows the end.
+	appends := req.Flags&unix.O_APPEND != 0 && req.WriteFlags&fuse.WRITE_CACHE == 0 && !f.gathers
 	place := off
 	if appends {
 		place, length = 0, staging.ToEnd
@@ -175,6 +181,9 @@ func (t *Tree) Fallocate(cancel <-chan struct{}, req *fuse.FallocateIn) fuse.Sta
 		return fuse.EBADF
 	}
 	f.wrote.Store(true)
+	if req.Mode&unix.FALLOC_FL_KEEP_SIZE == 0 {
+		f.in.belief.grow(int64(req.Offset + req.Length))
+	}
 	return t.status(t.barrier(f.in, int64(req.Offset), int64(req.Length), cancel, func() error {
 		return retry(func() error {
 			return unix.Fallocate(f.fd, req.Mode, int64(req.Offset), int64(req.Length))
@@ -189,16 +198,20 @@ func (t *Tree) Lseek(cancel <-chan struct{}, req *fuse.LseekIn, out *fuse.LseekO
 	if f == nil {
 		return fuse.EBADF
 	}
-	if t.writeback && f.in.isWritten() {
-		// It does not write its own dirty pages back before it asks where the
-		// holes are. This makes it.
-		t.kernel.InodeNotify(f.in.id, 0, 0)
-	}
+	t.fetchDirty(f.in)
 	return t.status(t.barrier(f.in, 0, staging.ToEnd, cancel, func() error {
 		off, err := unix.Seek(f.fd, int64(req.Offset), int(req.Whence))
 		out.Offset = uint64(off)
 		return err
 	}))
+}
+
+// fetchDirty has the kernel write back what it has gathered of a file, for
+// requests before which it does not do so by itself.
+func (t *Tree) fetchDirty(in *inode) {
+	if t.writeback && in.isWritten() {
+		t.kernel.InodeNotify(in.id, 0, 0)
+	}
 }
 
 // CopyFileRange is part of fuse.RawFileSystem. Where the backing filesystem
@@ -224,5 +237,6 @@ func (t *Tree) CopyFileRange(cancel <-chan struct{}, req *fuse.CopyFileRangeIn) 
 		n, err = unix.CopyFileRange(from.fd, &offIn, to.fd, &offOut, int(length), int(req.Flags))
 		return err
 	})
+	to.in.belief.grow(int64(req.OffOut) + int64(max(n, 0)))
 	return uint32(max(n, 0)), t.status(err)
 }

@@ -94,7 +94,7 @@ func (t *Tree) ReadDirPlus(_ <-chan struct{}, req *fuse.ReadIn, out *fuse.DirEnt
 		var st unix.Statx_t
 		since := t.renamesNow()
 		if err := statAt(f.fd, e.Name, &st); err == nil {
-			t.enter(f.in, e.Name, &st, since, entry)
+			t.enter(f.in, f.fd, e.Name, &st, since, entry)
 			out.FixMode(uint32(st.Mode))
 		}
 		return true

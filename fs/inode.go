@@ -28,6 +28,7 @@ type inode struct {
 	key identity
 
 	lookups  uint64       // references that the kernel holds; guarded by the registry shard of key
+	dropped  bool         // not in the registry any more; likewise
 	children atomic.Int64 // links of other inodes that name this one as parent
 
 	dir atomic.Pointer[dirFD] // cached descriptor of a directory, or nil
@@ -40,7 +41,8 @@ type inode struct {
 	// as it does just before it asks for other privileges to be.
 	lostCapability atomic.Bool
 
-	stage atomic.Pointer[stage] // keeps the inode known; nil if nothing is staged and nobody could
+	stage  atomic.Pointer[stage] // keeps the inode known; nil if nothing is staged and nobody could
+	belief belief                // of a regular file in staged mode
 
 	mu      sync.Mutex
 	links   []link  // guarded by mu; the newest last
@@ -159,12 +161,32 @@ func (r *registry) unref(in *inode, n uint64) (dropped bool) {
 	s.Lock()
 	defer s.Unlock()
 	in.lookups -= min(n, in.lookups)
-	if in.lookups > 0 || in.children.Load() > 0 || in.stage.Load() != nil || s.byKey[in.key] != in {
+	if in.lookups > 0 || in.children.Load() > 0 || in.stage.Load() != nil || in.dropped {
 		return false
 	}
-	delete(s.byKey, in.key)
+	in.dropped = true
+	if s.byKey[in.key] == in {
+		delete(s.byKey, in.key)
+	}
 	r.ids.remove(in.id)
 	return true
+}
+
+// replace returns an inode, with one lookup counted, that stands for the same
+// object as in from now on: a new one, unless somebody else has replaced in.
+// What the kernel still has of in goes on with that.
+func (r *registry) replace(in *inode) *inode {
+	s := &r.shards[in.key.ino%registryShards]
+	s.Lock()
+	defer s.Unlock()
+	fresh := s.byKey[in.key]
+	if fresh == in || fresh == nil {
+		fresh = &inode{key: in.key, pin: -1}
+		fresh.id = r.ids.add(fresh)
+		s.byKey[in.key] = fresh
+	}
+	fresh.lookups++
+	return fresh
 }
 
 // wanted reports whether the kernel holds references to in.

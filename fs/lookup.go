@@ -5,10 +5,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enter makes the object with attributes st, seen as name in parent, known to
-// the kernel: it counts one lookup and fills the reply.
-func (t *Tree) enter(parent *inode, name string, st *unix.Statx_t, since renames, out *fuse.EntryOut) {
-	in := t.inodes.ref(identityOf(st))
+// enter makes the object with attributes st, seen as name in parent, which is
+// open as dirfd, known to the kernel: it counts one lookup and fills the reply.
+func (t *Tree) enter(parent *inode, dirfd int, name string, st *unix.Statx_t, since renames, out *fuse.EntryOut) {
+	in := t.current(t.inodes.ref(identityOf(st)), dirfd, name, st)
 	t.found(in, parent, name, st, since)
 	t.fillEntry(in, st, out)
 }
@@ -33,7 +33,7 @@ func (t *Tree) lookupIn(parent *inode, dirfd int, name string, out *fuse.EntryOu
 	if err := statAt(dirfd, name, &st); err != nil {
 		return missing(dirfd, err)
 	}
-	t.enter(parent, name, &st, since, out)
+	t.enter(parent, dirfd, name, &st, since, out)
 	return nil
 }
 

@@ -12,14 +12,15 @@ import (
 // file is an open regular file. The kernel holds one reference through its
 // handle; requests that reach the inode through it hold others for a while.
 type file struct {
-	in     *inode
-	fd     int
-	access uint32       // O_RDONLY, O_WRONLY or O_RDWR
-	stage  *stage       // what writes go into; nil if not staged
-	wrote  atomic.Bool  // something was written through the daemon
-	direct atomic.Int32 // a second descriptor, with O_DIRECT, or noDirect; opened when first asked for
-	refs   atomic.Int32 // the descriptors are closed with the last
-	slot   int          // place in in.handles; guarded by in.mu
+	in      *inode
+	fd      int
+	access  uint32       // O_RDONLY, O_WRONLY or O_RDWR
+	stage   *stage       // what writes go into; nil if not staged
+	gathers bool         // the kernel gathers what is written
+	wrote   atomic.Bool  // something was written through the daemon
+	direct  atomic.Int32 // a second descriptor, with O_DIRECT, or noDirect; opened when first asked for
+	refs    atomic.Int32 // the descriptors are closed with the last
+	slot    int          // place in in.handles; guarded by in.mu
 }
 
 func (f *file) writes() bool { return f.access != unix.O_RDONLY }
@@ -96,6 +97,13 @@ func (t *Tree) Open(cancel <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut)
 		close_(fd)
 		return t.status(err)
 	}
+	if req.Flags&unix.O_TRUNC != 0 {
+		in.belief.settle(&st)
+	} else if t.stale(in, &st) && !in.belief.refused.Swap(true) {
+		// The kernel looks the name up afresh, unless it has none to look up.
+		close_(fd)
+		return fuse.Status(unix.ESTALE)
+	}
 	if err := t.handle(in, fd, io, req.Flags, &st, out); err != nil {
 		return t.status(err)
 	}
@@ -113,6 +121,7 @@ func (t *Tree) prepareOpen(in *inode, req *fuse.OpenIn, fd int, st *unix.Statx_t
 		}
 	}
 	if req.Flags&unix.O_TRUNC != 0 {
+		in.belief.size.Store(0)
 		if err := t.truncate(in, 0, cancel, func() error { return empty(fd) }); err != nil {
 			return err
 		}
@@ -207,9 +216,10 @@ func (t *Tree) open(in *inode, flags int) (int, error) {
 func (t *Tree) handle(in *inode, fd int, wanted policy.IO, flags uint32, st *unix.Statx_t, out *fuse.OpenOut) error {
 	f := &file{in: in, fd: fd, access: flags & unix.O_ACCMODE}
 	f.refs.Store(1)
-	if t.writeback && f.writes() && !gathers(fd) {
+	if t.writeback && f.writes() && !suitsPages(fd) {
 		wanted = policy.Direct
 	}
+	f.gathers = t.writeback && wanted != policy.Direct
 	if wanted == policy.Staged && f.writes() && t.Staging.Stager != nil {
 		if err := t.joinStage(f); err != nil {
 			f.release()
@@ -264,9 +274,9 @@ func (t *Tree) handle(in *inode, fd int, wanted policy.IO, flags uint32, st *uni
 	return nil
 }
 
-// gathers reports whether a descriptor suits pages that the kernel writes back:
-// not one that cannot read the rest of such a page, or only append.
-func gathers(fd int) bool {
+// suitsPages reports whether a descriptor suits pages that the kernel writes
+// back: not one that cannot read the rest of such a page, or only append.
+func suitsPages(fd int) bool {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	return err == nil && flags&unix.O_ACCMODE == unix.O_RDWR && flags&unix.O_APPEND == 0
 }
@@ -309,8 +319,11 @@ func (t *Tree) Release(_ <-chan struct{}, req *fuse.ReleaseIn) {
 			t.setPin(f.in, fd)
 		}
 	}
-	if f.stage != nil {
+	switch {
+	case f.stage != nil:
 		t.leaveStage(f.stage)
+	case f.writes() && !f.in.isWritten():
+		f.in.belief.times.Store(nil)
 	}
 	f.release()
 }

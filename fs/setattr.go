@@ -35,6 +35,9 @@ func (t *Tree) SetAttr(cancel <-chan struct{}, req *fuse.SetAttrIn, out *fuse.At
 		return t.status(err)
 	}
 	t.fillAttr(in, &st, out)
+	if req.Valid&(fuse.FATTR_SIZE|fuse.FATTR_MTIME) != 0 {
+		in.belief.settle(&st)
+	}
 	return fuse.OK
 }
 
@@ -112,9 +115,13 @@ func (t *Tree) setSize(in *inode, g grip, req *fuse.SetAttrIn, cancel <-chan str
 			return err
 		}
 	}
-	return t.truncate(in, int64(size), cancel, func() error {
+	err := t.truncate(in, int64(size), cancel, func() error {
 		return retry(func() error { return unix.Ftruncate(fd, int64(size)) })
 	})
+	if err == nil {
+		in.belief.size.Store(int64(size))
+	}
+	return err
 }
 
 // truncate calls do, which gives the backing file of in this size, and drops
@@ -136,7 +143,9 @@ func (t *Tree) setTimes(in *inode, g grip, req *fuse.SetAttrIn, _ <-chan struct{
 		timespec(req.Valid, fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, req.Atime, req.Atimensec),
 		timespec(req.Valid, fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, req.Mtime, req.Mtimensec),
 	}
-	t.keepTime(in, times[1])
+	if t.writeback && in.isWritten() {
+		in.belief.keep(times[1])
+	}
 	err := unix.UtimesNanoAt(g.fd, "", times[:], unix.AT_EMPTY_PATH)
 	if err == unix.EPERM && t.writeback && in.isWritten() {
 		// The kernel writes back the time of the last write, and only the

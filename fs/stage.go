@@ -39,9 +39,6 @@ type stage struct {
 	file    *file // whose descriptor the data goes through; a reference is held
 	backing Backing
 
-	// times, if not nil, is the mtime that a program has given the file while
-	// data was staged: flushing that data must not move it.
-	times atomic.Pointer[[2]unix.Timespec]
 	// plain says that the file has no capabilities that a write takes away.
 	plain atomic.Bool
 
@@ -151,6 +148,7 @@ func (t *Tree) endStage(s *stage, lost []staging.Lost) {
 			t.lost.Add(l.Len)
 			t.Log.Error("staged data is lost", "path", t.path(s.in), "offset", l.Off, "bytes", l.Len, "err", l.Err)
 		}
+		s.in.belief.times.Store(nil)
 		s.in.stage.CompareAndSwap(s, nil)
 		s.release(t)
 		t.forget(s.in, 0) // which the stage has kept known
@@ -190,9 +188,6 @@ func (s *stage) write(p []byte, off int64, cancel <-chan struct{}) (int, error) 
 		}
 		s.plain.Store(true)
 	}
-	if s.times.Load() != nil {
-		s.times.Store(nil) // what is written now is newer
-	}
 	return s.WriteAt(p, off, cancel)
 }
 
@@ -226,25 +221,8 @@ func (t *Tree) overlay(in *inode, st *unix.Statx_t) {
 		st.Blocks += (min(bytes, end-st.Size) + unit - 1) / unit
 		st.Size = end
 	}
-	if times := s.times.Load(); times != nil {
+	if times := in.belief.times.Load(); times != nil {
 		st.Mtime = unix.StatxTimestamp{Sec: times[1].Sec, Nsec: uint32(times[1].Nsec)}
-	}
-}
-
-// keepTime notes the mtime that in is about to get, so that what is staged now
-// does not move it later.
-func (t *Tree) keepTime(in *inode, mtime unix.Timespec) {
-	s := in.staged()
-	if s == nil {
-		return
-	}
-	defer s.release(t)
-	switch {
-	case mtime.Nsec == unix.UTIME_OMIT:
-	case mtime.Nsec == unix.UTIME_NOW:
-		s.times.Store(nil)
-	case s.StagedBytes() > 0:
-		s.times.Store(&[2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, mtime})
 	}
 }
 
@@ -291,8 +269,7 @@ func (t *Tree) endStaging() {
 	}
 }
 
-// timekeeper is a Backing whose writes leave the mtime at what a program has
-// set meanwhile.
+// timekeeper is a Backing whose writes leave the mtime as the kernel has it.
 type timekeeper struct {
 	Backing
 	s *stage
@@ -312,10 +289,4 @@ func (k timekeeper) WriteBuffered(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-func (k timekeeper) keep() {
-	if times := k.s.times.Load(); times != nil {
-		// A time that could be set before can be set again; if the file has
-		// changed hands since, its new owner's writes are what moves it.
-		_ = unix.UtimesNanoAt(k.s.file.fd, "", times[:], unix.AT_EMPTY_PATH)
-	}
-}
+func (k timekeeper) keep() { k.s.in.belief.restore(k.s.file.fd) }

@@ -88,7 +88,7 @@ func aptGet(args ...string) error {
 }
 
 // modes are the I/O modes of tunefs mount that eachMode goes through.
-func modes() []string { return []string{"passthrough", "cached", "direct"} }
+func modes() []string { return []string{"passthrough", "cached", "direct", "staged"} }
 
 // eachMode runs f as a subtest in every I/O mode; passthrough is skipped, with the reason, where kernel
 // or privileges don't allow it.

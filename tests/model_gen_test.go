@@ -31,13 +31,18 @@ type modelGen struct {
 	total  int // sum of all weights
 }
 
-func newModelGen(seed uint64, root string) *modelGen {
+// newModelGen makes up operations below root. With writeback the kernel takes writes before the backing file can
+// refuse them, so none is made to refuse.
+func newModelGen(seed uint64, root string, writeback bool) *modelGen {
 	g := &modelGen{rng: rand.New(rand.NewPCG(seed, 0)), root: root, kinds: modelKindList()}
 	for i := range g.fds {
 		g.fds[i], g.maps[i] = map[int]bool{}, map[int]bool{}
 	}
 	g.unsync = g.chance(50)
 	g.freeze = pick(g, 0, 0, fsImmutable, fsAppend)
+	if writeback {
+		g.freeze = 0
+	}
 	for _, k := range g.kinds {
 		g.total += k.weight
 	}

@@ -20,7 +20,7 @@ func (s *modelSite) generate(seed uint64, n int) (script []modelOp, m *mismatch,
 	if err != nil {
 		return nil, nil, err
 	}
-	g := newModelGen(seed, run.ref.root)
+	g := newModelGen(seed, run.ref.root, s.Mode == "staged")
 	next := g.prologue()
 	for len(script) < n && m == nil {
 		if len(next) == 0 {

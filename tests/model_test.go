@@ -54,7 +54,7 @@ func TestModel(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		budget := newModelBudget(t, len(modes()), 6)
 		m := mount(t, withMode(mode), withArgs(sharedArgs()...), withLimit(budget.Limit+4*time.Minute))
-		site := &modelSite{Plain: plainDir(t), Source: m.Source, Mount: m.Dir, Mode: mode, Cached: mode == "cached", Users: modelUsers()}
+		site := &modelSite{Plain: plainDir(t), Source: m.Source, Mount: m.Dir, Mode: mode, Cached: mode == "cached" || mode == "staged", Users: modelUsers()}
 		site.test(t, budget)
 	})
 }
@@ -73,6 +73,11 @@ func TestModelSettings(t *testing.T) {
 		{"cached, no caching", "cached", []string{"--attr-timeout=0s", "--entry-timeout=0s"}},
 		{"cached, long caching", "cached", []string{"--attr-timeout=1h", "--entry-timeout=1h"}},
 		{"cached, rules", "cached", []string{below("d", "direct")}},
+		{"staged, no caching", "staged", []string{"--attr-timeout=0s", "--entry-timeout=0s"}},
+		{"staged, small windows", "staged", []string{"--stage-size=64k", "--stage-memory=256k", "--attr-timeout=1h", "--flush-after=20ms"}},
+		{"staged, idle", "staged", []string{"--flush-on=idle", "--flush-after=100ms"}},
+		{"staged, no windows", "staged", []string{"--stage-size=0"}},
+		{"staged, rules", "staged", []string{below("f", "cached")}},
 		{"direct, small requests", "direct", []string{"--max-write=64k", "--attr-timeout=1h"}},
 	}
 	for _, s := range settings {
@@ -82,7 +87,7 @@ func TestModelSettings(t *testing.T) {
 			}
 			budget := newModelBudget(t, len(settings), 2)
 			m := mount(t, withMode(s.mode), withArgs(append(s.args, sharedArgs()...)...), withLimit(budget.Limit+4*time.Minute))
-			site := &modelSite{Plain: plainDir(t), Source: m.Source, Mount: m.Dir, Mode: s.mode, Cached: s.mode == "cached" || strings.Contains(s.name, "rules"), Users: modelUsers()}
+			site := &modelSite{Plain: plainDir(t), Source: m.Source, Mount: m.Dir, Mode: s.mode, Cached: s.mode == "cached" || s.mode == "staged" || strings.Contains(s.name, "rules"), Users: modelUsers()}
 			site.test(t, budget)
 		})
 	}

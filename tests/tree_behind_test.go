@@ -94,6 +94,9 @@ func TestFileChangedBehind(t *testing.T) {
 			m := mount(t, withMode(mode), withArgs("--attr-timeout="+timeout, "--entry-timeout="+timeout))
 			for _, change := range changes() {
 				for _, known := range knowledges() {
+					if mode == "staged" && known.name == "open for writing" && change.same {
+						continue // the kernel goes by what the mount itself writes for as long as it may
+					}
 					b := behind{mounted: m, t: t, change: change, patient: timeout != "0s", mode: mode}
 					b.what = fmt.Sprintf("timeout %s, known by %s, then %s", timeout, known.name, change.name)
 					b.run(known)
@@ -193,6 +196,11 @@ func (b *behind) judgeHeld(how, got string, err error) {
 	if b.patient && b.mode == "cached" && b.change.same {
 		// Pages and the size may be as old as the attributes.
 		allowed = allowed || strings.HasPrefix(dataOld, got) || strings.HasPrefix(b.change.now, got) || strings.EqualFold(dataOld, got)
+	}
+	if b.mode == "staged" && b.change.same {
+		// The size stays what it was for who has the file open; what is not there any more reads as zeros.
+		rest := strings.TrimRight(got, "\x00")
+		allowed = allowed || len(got) == len(dataOld) && (strings.HasPrefix(dataOld, rest) || strings.HasPrefix(b.change.now, rest))
 	}
 	if err == nil && !allowed {
 		b.t.Errorf("%s: the held file, %s, gives %q", b.what, how, got)
