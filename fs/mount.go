@@ -44,6 +44,7 @@ type Mounted struct {
 	server     *fuse.Server
 	tree       *Tree
 	reason     string
+	gone       chan struct{}
 	done       chan struct{}
 }
 
@@ -81,7 +82,7 @@ func Mount(source, mountpoint string, o Options) (*Mounted, error) {
 		tree.Close()
 		return nil, fmt.Errorf("mount %s on %s: %w", source, mountpoint, err)
 	}
-	m := &Mounted{mountpoint: mountpoint, server: server, tree: tree, done: make(chan struct{})}
+	m := &Mounted{mountpoint: mountpoint, server: server, tree: tree, gone: make(chan struct{}), done: make(chan struct{})}
 	err = m.chooseIO(o.Policy.IO)
 	go m.serve()
 	if err == nil && o.Readahead > 0 {
@@ -95,6 +96,7 @@ func Mount(source, mountpoint string, o Options) (*Mounted, error) {
 
 func (m *Mounted) serve() {
 	m.server.Serve()
+	close(m.gone)
 	m.tree.Close()
 	close(m.done)
 }
@@ -240,6 +242,24 @@ func (m *Mounted) Wait() { <-m.done }
 
 // IO is the mode in force: never Auto.
 func (m *Mounted) IO() policy.IO { return m.tree.Policy.IO }
+
+// Gone is closed when the kernel's side of the mount has ended. What is staged
+// is written out from then until Done.
+func (m *Mounted) Gone() <-chan struct{} { return m.gone }
+
+// Staged is how many bytes wait to be written out.
+func (m *Mounted) Staged() int64 { return m.tree.stagedBytes() }
+
+// GiveUp counts what is staged as lost, for a process that is about to exit; a
+// mount that is still served gets it written out before, as far as possible.
+func (m *Mounted) GiveUp() {
+	select {
+	case <-m.gone:
+	default:
+		m.tree.flushAll()
+	}
+	m.tree.giveUp()
+}
 
 // Lost is how many staged bytes could not be written. The log says which.
 func (m *Mounted) Lost() int64 { return m.tree.lost.Load() }

@@ -205,6 +205,11 @@ func (t *Tree) flushStage(s *stage, cancel <-chan struct{}) error {
 // overlay makes st, the attributes of a file, what they will be once it is
 // flushed.
 func (t *Tree) overlay(in *inode, st *unix.Statx_t) {
+	if t.writeback && st.Blocks == 0 && in.isWritten() {
+		// The kernel may hold data that we don't know of. Programs take a file
+		// without blocks for one without data.
+		st.Blocks = 1
+	}
 	s := in.staged()
 	if s == nil {
 		return
@@ -246,27 +251,6 @@ func (t *Tree) settle(in *inode, cancel <-chan struct{}) error {
 	}
 	defer s.release(t)
 	return s.Flush(0, staging.ToEnd, cancel)
-}
-
-// endStaging ends all stages, and the stager.
-func (t *Tree) endStaging() {
-	if t.Staging.Stager == nil {
-		return
-	}
-	t.Staging.Stager.FlushAll(nil) // all at once
-	var left []*stage
-	t.inodes.ids.each(func(in *inode) {
-		if s := in.staged(); s != nil {
-			left = append(left, s)
-		}
-	})
-	for _, s := range left {
-		t.endStage(s, s.Close(nil)) // or Close has it ended, if it was to end later
-		s.release(t)
-	}
-	if _, err := t.Staging.Stager.Close(); err != nil {
-		t.Log.Error("the end of staging", "err", err)
-	}
 }
 
 // timekeeper is a Backing whose writes leave the mtime as the kernel has it.

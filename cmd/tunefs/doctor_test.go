@@ -41,7 +41,7 @@ func TestDoctorLeavesNothingBehind(t *testing.T) {
 	source, temp := t.TempDir(), t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	mount := func(_, mountpoint string, _ fs.Options) (mounted, error) {
-		return &fakeMount{gone: make(chan struct{})}, nil
+		return &fakeMount{gone: make(chan struct{}), done: make(chan struct{})}, nil
 	}
 	found := diagnose(t, mount, source)
 	for _, check := range []string{"kernel", "passthrough", "request size", "io_uring", "SOURCE", "O_DIRECT", "user xattrs", "reflink"} {

@@ -19,6 +19,9 @@ type mounted interface {
 	Detach() error
 	IO() policy.IO
 	Reason() string
+	Gone() <-chan struct{}
+	Staged() int64
+	GiveUp()
 	Lost() int64
 }
 
@@ -118,6 +121,7 @@ func serve(e env, s *settings, ready func(mounted) error) error {
 	w.untilUnmounted(signals)
 	log.Info("unmounted", "mountpoint", s.mountpoint)
 	if n := m.Lost(); n > 0 {
+		log.Error("not all that programs wrote is in SOURCE", "mountpoint", s.mountpoint, "bytes", n)
 		return fmt.Errorf("%d bytes that programs wrote below %s could not be written to %s; the log says which", n, s.mountpoint, s.source)
 	}
 	return nil

@@ -14,7 +14,9 @@ import (
 //
 // A first signal unmounts. While the mount is in use that fails; it is served
 // on then, and the next signal detaches it: it is served until its last user
-// has gone. The signal after that ends the wait whatever is still in use.
+// has gone. The signal after that ends the wait whatever is still in use. Once
+// nobody can use it any more it only has staged data to write out: a signal then
+// asks for patience, and the next one drops that data.
 type watch struct {
 	mounted    mounted
 	mountpoint string
@@ -25,9 +27,11 @@ type watch struct {
 type watchState uint8
 
 const (
-	serving watchState = iota // nothing was asked for yet
-	stuck                     // an unmount has failed
-	away                      // unmounted or detached here, but perhaps still in use
+	serving  watchState = iota // nothing was asked for yet
+	stuck                      // an unmount has failed
+	away                       // unmounted or detached here, but perhaps still in use
+	flushing                   // gone everywhere; staged data is being written out
+	last                       // likewise, and the next signal ends it
 )
 
 // lingering is when an unmounted mount that has not ended deserves a word.
@@ -40,16 +44,20 @@ func (w *watch) untilUnmounted(signals <-chan os.Signal) {
 		w.mounted.Wait()
 		close(done)
 	}()
+	gone := w.mounted.Gone()
 	var late <-chan time.Time
 	for {
 		select {
 		case <-done:
 			return
+		case <-gone:
+			w.state, gone, late = flushing, nil, nil
 		case <-late:
 			w.log.Warn("unmounted, but still in use: by programs that had files open, or mounted in another mount namespace; the next signal ends it",
 				"mountpoint", w.mountpoint)
 		case sig := <-signals:
-			if w.state == away {
+			if w.state == away || w.state == last {
+				w.mounted.GiveUp()
 				return
 			}
 			w.stop(sig)
@@ -63,6 +71,11 @@ func (w *watch) untilUnmounted(signals <-chan os.Signal) {
 // stop takes the next step towards the end.
 func (w *watch) stop(sig os.Signal) {
 	log := w.log.With("signal", sig, "mountpoint", w.mountpoint)
+	if w.state == flushing {
+		log.Warn("writing out what is staged; the next signal drops it", "bytes", w.mounted.Staged())
+		w.state = last
+		return
+	}
 	if w.state == stuck {
 		if err := w.mounted.Detach(); err != nil {
 			log.Error("cannot detach", "error", err)

@@ -22,11 +22,13 @@ import (
 type fakeMount struct {
 	refusals []error
 	lingers  bool // it goes on after it is unmounted
+	flushes  bool // likewise, with nobody using it
 	calls    []string
-	gone     chan struct{}
+	gone     chan struct{} // closed when nobody uses it
+	done     chan struct{} // closed when it has ended
 }
 
-func (m *fakeMount) Wait()         { <-m.gone }
+func (m *fakeMount) Wait()         { <-m.done }
 func (m *fakeMount) IO() policy.IO { return policy.Cached }
 func (m *fakeMount) Reason() string {
 	return "it is a fake"
@@ -34,7 +36,11 @@ func (m *fakeMount) Reason() string {
 
 func (m *fakeMount) Unmount() error { return m.end("unmount") }
 func (m *fakeMount) Lost() int64    { return 0 }
-func (m *fakeMount) Detach() error  { return m.end("detach") }
+func (m *fakeMount) Staged() int64  { return 4711 }
+func (m *fakeMount) GiveUp()        { m.calls = append(m.calls, "give up") }
+
+func (m *fakeMount) Gone() <-chan struct{} { return m.gone }
+func (m *fakeMount) Detach() error         { return m.end("detach") }
 
 func (m *fakeMount) end(call string) error {
 	m.calls = append(m.calls, call)
@@ -46,6 +52,9 @@ func (m *fakeMount) end(call string) error {
 	if !m.lingers {
 		close(m.gone)
 	}
+	if !m.lingers && !m.flushes {
+		close(m.done)
+	}
 	return nil
 }
 
@@ -55,7 +64,7 @@ func watched(t *testing.T, m *fakeMount, n int) string {
 	t.Helper()
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		m.gone = make(chan struct{})
+		m.gone, m.done = make(chan struct{}), make(chan struct{})
 		signals := make(chan os.Signal)
 		ended := make(chan struct{})
 		w := &watch{mounted: m, mountpoint: "/nonexistent", log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -71,10 +80,10 @@ func watched(t *testing.T, m *fakeMount, n int) string {
 		case <-ended:
 		default:
 			t.Error("the watch goes on")
-			close(m.gone)
+			close(m.done)
 		}
-		if m.lingers {
-			close(m.gone)
+		if m.lingers || m.flushes {
+			close(m.done)
 		}
 	})
 	return log.String()
@@ -92,8 +101,9 @@ func TestSignals(t *testing.T) {
 		"busy":          {fakeMount{refusals: []error{busy}}, 2, []string{"unmount", "detach"}, "in use"},
 		"failing":       {fakeMount{refusals: []error{errors.New("odd")}}, 2, []string{"unmount", "detach"}, "odd"},
 		"undetachable":  {fakeMount{refusals: []error{busy, errors.New("odd")}}, 3, []string{"unmount", "detach", "detach"}, "cannot detach"},
-		"lingering":     {fakeMount{lingers: true}, 2, []string{"unmount"}, "another mount namespace"},
-		"busy for ever": {fakeMount{refusals: []error{busy}, lingers: true}, 3, []string{"unmount", "detach"}, "still in use"},
+		"lingering":     {fakeMount{lingers: true}, 2, []string{"unmount", "give up"}, "another mount namespace"},
+		"busy for ever": {fakeMount{refusals: []error{busy}, lingers: true}, 3, []string{"unmount", "detach", "give up"}, "still in use"},
+		"flushing":      {fakeMount{flushes: true}, 3, []string{"unmount", "give up"}, "the next signal drops it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := watched(t, &tc.mount, tc.signals)
