@@ -70,6 +70,7 @@ func (t *Tree) Write(cancel <-chan struct{}, req *fuse.WriteIn, data []byte) (ui
 	}
 	if f.stage != nil {
 		n, err := f.stage.write(data, int64(req.Offset), cancel)
+		t.dropped(f.in, req, n, len(data), err)
 		return uint32(n), t.status(err)
 	}
 	n, err := t.writeBacking(f, req, data, cancel)
@@ -78,8 +79,17 @@ func (t *Tree) Write(cancel <-chan struct{}, req *fuse.WriteIn, data []byte) (ui
 		// of an error.
 		_, err = pwrite(f.fd, data[n:], int64(req.Offset)+int64(n), false)
 	}
+	t.dropped(f.in, req, n, len(data), err)
 	f.in.belief.restore(f.fd)
 	return uint32(n), t.status(err)
+}
+
+// dropped reports what an error of a WRITE means for pages that the kernel
+// writes back: it tells a program, but it does not keep them.
+func (t *Tree) dropped(in *inode, req *fuse.WriteIn, n, of int, err error) {
+	if err != nil && req.WriteFlags&fuse.WRITE_CACHE != 0 {
+		t.lose(in, int64(req.Offset)+int64(n), int64(of-n), err)
+	}
 }
 
 // writeBacking writes to the backing file itself, after what is staged by

@@ -145,8 +145,7 @@ func (t *Tree) leaveStage(s *stage) {
 func (t *Tree) endStage(s *stage, lost []staging.Lost) {
 	s.ended.Do(func() {
 		for _, l := range lost {
-			t.lost.Add(l.Len)
-			t.Log.Error("staged data is lost", "path", t.path(s.in), "offset", l.Off, "bytes", l.Len, "err", l.Err)
+			t.lose(s.in, l.Off, l.Len, l.Err)
 		}
 		s.in.belief.times.Store(nil)
 		s.in.stage.CompareAndSwap(s, nil)

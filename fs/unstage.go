@@ -43,12 +43,19 @@ func (t *Tree) stagedBytes() (n int64) {
 	return n
 }
 
+// lose counts and logs bytes that programs wrote and that nothing will write to
+// the backing file any more.
+func (t *Tree) lose(in *inode, off, n int64, err error) {
+	t.lost.Add(n)
+	t.Log.Error("staged data is lost", "path", t.path(in), "offset", off, "bytes", n, "err", err)
+}
+
 // giveUp counts and logs as lost what is still staged.
 func (t *Tree) giveUp() {
 	for _, s := range t.stages() {
 		if n := s.StagedBytes(); n > 0 {
 			t.lost.Add(n)
-			t.Log.Error("staged data is given up", "path", t.path(s.in), "bytes", n, "err", s.Err())
+			t.Log.Error("data is given up", "path", t.path(s.in), "bytes", n, "err", s.Err())
 		}
 		s.release(t)
 	}
