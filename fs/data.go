@@ -50,7 +50,7 @@ func pread(fd int, buf []byte, off int64) (n int, err error) {
 }
 
 // Write is part of fuse.RawFileSystem.
-func (t *Tree) Write(cancel <-chan struct{}, req *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
+func (t *Tree) Write(_ <-chan struct{}, req *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	f := t.files.get(req.Fh)
 	if f == nil {
 		return 0, fuse.EBADF
@@ -69,11 +69,11 @@ func (t *Tree) Write(cancel <-chan struct{}, req *fuse.WriteIn, data []byte) (ui
 		f.in.belief.times.Store(nil) // this is newer
 	}
 	if f.stage != nil {
-		n, err := f.stage.write(data, int64(req.Offset), cancel)
+		n, err := f.stage.write(data, int64(req.Offset))
 		t.dropped(f.in, req, n, len(data), err)
 		return uint32(n), t.status(err)
 	}
-	n, err := t.writeBacking(f, req, data, cancel)
+	n, err := t.writeBacking(f, req, data)
 	if n < len(data) && err == nil && req.WriteFlags&fuse.WRITE_CACHE != 0 {
 		// The kernel takes what it writes back for written, unless it is told
 		// of an error.
@@ -94,7 +94,7 @@ func (t *Tree) dropped(in *inode, req *fuse.WriteIn, n, of int, err error) {
 
 // writeBacking writes to the backing file itself, after what is staged by
 // other handles.
-func (t *Tree) writeBacking(f *file, req *fuse.WriteIn, data []byte, cancel <-chan struct{}) (n int, err error) {
+func (t *Tree) writeBacking(f *file, req *fuse.WriteIn, data []byte) (n int, err error) {
 	off, length := int64(req.Offset), int64(len(data))
 	// Pages that the kernel writes back have their place, whatever the flags
 	// of the handle they come through; and where it may have some it alone
@@ -104,7 +104,7 @@ func (t *Tree) writeBacking(f *file, req *fuse.WriteIn, data []byte, cancel <-ch
 	if appends {
 		place, length = 0, staging.ToEnd
 	}
-	err = t.barrier(f.in, place, length, cancel, func() (err error) {
+	err = t.barrier(f.in, place, length, func() (err error) {
 		n, err = pwrite(f.fdFor(req.Flags, data, req.Offset), data, off, appends)
 		if err == unix.EINVAL {
 			n, err = pwrite(f.fd, data, off, appends)
@@ -140,13 +140,13 @@ func pwrite(fd int, data []byte, off int64, appends bool) (n int, err error) {
 
 // Flush is part of fuse.RawFileSystem: a program closes a descriptor. Network
 // filesystems report failed writes at close; a duplicate's close asks them.
-func (t *Tree) Flush(cancel <-chan struct{}, req *fuse.FlushIn) fuse.Status {
+func (t *Tree) Flush(_ <-chan struct{}, req *fuse.FlushIn) fuse.Status {
 	f := t.files.get(req.Fh)
 	if f == nil {
 		return fuse.EBADF
 	}
 	if f.stage != nil {
-		if err := t.flushStage(f.stage, cancel); err != nil {
+		if err := t.flushStage(f.stage); err != nil {
 			return t.status(err)
 		}
 	}
@@ -161,14 +161,14 @@ func (t *Tree) Flush(cancel <-chan struct{}, req *fuse.FlushIn) fuse.Status {
 }
 
 // Fsync is part of fuse.RawFileSystem.
-func (t *Tree) Fsync(cancel <-chan struct{}, req *fuse.FsyncIn) fuse.Status {
+func (t *Tree) Fsync(_ <-chan struct{}, req *fuse.FsyncIn) fuse.Status {
 	f := t.files.get(req.Fh)
 	if f == nil {
 		return fuse.EBADF
 	}
 	if s := f.in.staged(); s != nil {
 		defer s.release(t)
-		return t.status(s.Sync(req.FsyncFlags&dataOnly != 0, cancel))
+		return t.status(s.Sync(req.FsyncFlags&dataOnly != 0, patient))
 	}
 	return t.status(syncFD(f.fd, req.FsyncFlags))
 }
@@ -185,7 +185,7 @@ func syncFD(fd int, flags uint32) error {
 }
 
 // Fallocate is part of fuse.RawFileSystem.
-func (t *Tree) Fallocate(cancel <-chan struct{}, req *fuse.FallocateIn) fuse.Status {
+func (t *Tree) Fallocate(_ <-chan struct{}, req *fuse.FallocateIn) fuse.Status {
 	f := t.files.get(req.Fh)
 	if f == nil {
 		return fuse.EBADF
@@ -194,7 +194,7 @@ func (t *Tree) Fallocate(cancel <-chan struct{}, req *fuse.FallocateIn) fuse.Sta
 	if req.Mode&unix.FALLOC_FL_KEEP_SIZE == 0 {
 		f.in.belief.grow(int64(req.Offset + req.Length))
 	}
-	return t.status(t.barrier(f.in, int64(req.Offset), int64(req.Length), cancel, func() error {
+	return t.status(t.barrier(f.in, int64(req.Offset), int64(req.Length), func() error {
 		return retry(func() error {
 			return unix.Fallocate(f.fd, req.Mode, int64(req.Offset), int64(req.Length))
 		})
@@ -203,13 +203,13 @@ func (t *Tree) Fallocate(cancel <-chan struct{}, req *fuse.FallocateIn) fuse.Sta
 
 // Lseek is part of fuse.RawFileSystem. The kernel asks only for SEEK_DATA and
 // SEEK_HOLE; nothing else uses the descriptor's position.
-func (t *Tree) Lseek(cancel <-chan struct{}, req *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
+func (t *Tree) Lseek(_ <-chan struct{}, req *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
 	f := t.files.get(req.Fh)
 	if f == nil {
 		return fuse.EBADF
 	}
 	t.fetchDirty(f.in)
-	return t.status(t.barrier(f.in, 0, staging.ToEnd, cancel, func() error {
+	return t.status(t.barrier(f.in, 0, staging.ToEnd, func() error {
 		off, err := unix.Seek(f.fd, int64(req.Offset), int(req.Whence))
 		out.Offset = uint64(off)
 		return err
@@ -226,7 +226,7 @@ func (t *Tree) fetchDirty(in *inode) {
 
 // CopyFileRange is part of fuse.RawFileSystem. Where the backing filesystem
 // can, it shares the extents instead of copying.
-func (t *Tree) CopyFileRange(cancel <-chan struct{}, req *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
+func (t *Tree) CopyFileRange(_ <-chan struct{}, req *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
 	from, to := t.files.get(req.FhIn), t.files.get(req.FhOut)
 	if from == nil || to == nil {
 		return 0, fuse.EBADF
@@ -238,12 +238,12 @@ func (t *Tree) CopyFileRange(cancel <-chan struct{}, req *fuse.CopyFileRangeIn) 
 	// follows is flushed, for the file to be as long as it seems.
 	if s := from.in.staged(); s != nil {
 		defer s.release(t)
-		if err := s.Flush(offIn, staging.ToEnd, cancel); err != nil {
+		if err := s.Flush(offIn, staging.ToEnd, patient); err != nil {
 			return 0, t.status(err)
 		}
 	}
 	n := 0
-	err := t.barrier(to.in, offOut, length, cancel, func() (err error) {
+	err := t.barrier(to.in, offOut, length, func() (err error) {
 		n, err = unix.CopyFileRange(from.fd, &offIn, to.fd, &offOut, int(length), int(req.Flags))
 		return err
 	})

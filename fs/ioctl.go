@@ -25,7 +25,7 @@ const (
 )
 
 // Ioctl is part of fuse.RawFileSystem: reading and setting inode flags.
-func (t *Tree) Ioctl(cancel <-chan struct{}, req *fuse.IoctlIn, in []byte, out *fuse.IoctlOut, buf []byte) fuse.Status {
+func (t *Tree) Ioctl(_ <-chan struct{}, req *fuse.IoctlIn, in []byte, out *fuse.IoctlOut, buf []byte) fuse.Status {
 	if req.Flags&fuse.IOCTL_DIR != 0 {
 		f := t.folders.get(req.Fh)
 		if f == nil {
@@ -38,7 +38,7 @@ func (t *Tree) Ioctl(cancel <-chan struct{}, req *fuse.IoctlIn, in []byte, out *
 		return fuse.EBADF
 	}
 	// A file that becomes immutable takes no flush any more.
-	return t.status(t.barrier(f.in, 0, staging.ToEnd, cancel, func() error {
+	return t.status(t.barrier(f.in, 0, staging.ToEnd, func() error {
 		return inodeFlags(f.fd, &req.InHeader, req.Cmd, in, buf)
 	}))
 }

@@ -82,7 +82,7 @@ func (t *Tree) noAtime(flags uint32) int {
 }
 
 // Open is part of fuse.RawFileSystem.
-func (t *Tree) Open(cancel <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+func (t *Tree) Open(_ <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	in := t.inode(req.NodeId)
 	if in == nil {
 		return fuse.Status(unix.ESTALE)
@@ -93,7 +93,7 @@ func (t *Tree) Open(cancel <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut)
 		return t.status(err)
 	}
 	var st unix.Statx_t
-	if err := t.prepareOpen(in, req, fd, &st, cancel); err != nil {
+	if err := t.prepareOpen(in, req, fd, &st); err != nil {
 		close_(fd)
 		return t.status(err)
 	}
@@ -114,7 +114,7 @@ func (t *Tree) Open(cancel <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut)
 }
 
 // prepareOpen does what the open itself is to do to the file, and stats it.
-func (t *Tree) prepareOpen(in *inode, req *fuse.OpenIn, fd int, st *unix.Statx_t, cancel <-chan struct{}) error {
+func (t *Tree) prepareOpen(in *inode, req *fuse.OpenIn, fd int, st *unix.Statx_t) error {
 	if req.Mode&fuse.OPEN_KILL_SUIDGID != 0 {
 		if err := t.killPriv(in, fd, &req.InHeader); err != nil {
 			return err
@@ -122,7 +122,7 @@ func (t *Tree) prepareOpen(in *inode, req *fuse.OpenIn, fd int, st *unix.Statx_t
 	}
 	if req.Flags&unix.O_TRUNC != 0 {
 		in.belief.size.Store(0)
-		if err := t.truncate(in, 0, cancel, func() error { return empty(fd) }); err != nil {
+		if err := t.truncate(in, 0, func() error { return empty(fd) }); err != nil {
 			return err
 		}
 	}
@@ -220,6 +220,9 @@ func (t *Tree) handle(in *inode, fd int, wanted policy.IO, flags uint32, st *uni
 		wanted = policy.Direct
 	}
 	f.gathers = t.writeback && wanted != policy.Direct
+	// While the mount writes a file, the kernel's pages are newer than its
+	// backing file, which changes with every flush.
+	ours := t.writeback && (in.stage.Load() != nil || in.isWritten())
 	if wanted == policy.Staged && f.writes() && t.Staging.Stager != nil {
 		if err := t.joinStage(f); err != nil {
 			f.release()
@@ -259,7 +262,7 @@ func (t *Tree) handle(in *inode, fd int, wanted policy.IO, flags uint32, st *uni
 	default:
 		// Cached pages outlive a close as long as nobody else has changed the
 		// file.
-		if v := versionOf(st); o.cached == v {
+		if v := versionOf(st); ours || o.cached == v {
 			out.OpenFlags = fuse.FOPEN_KEEP_CACHE
 		} else {
 			o.cached = v
@@ -301,13 +304,7 @@ func (t *Tree) Release(_ <-chan struct{}, req *fuse.ReleaseIn) {
 		return
 	}
 	if f.wrote.Load() {
-		// What the kernel has cached is what was written.
-		var st unix.Statx_t
-		if statFD(f.fd, &st) == nil {
-			f.in.mu.Lock()
-			f.in.opened.cached = versionOf(&st)
-			f.in.mu.Unlock()
-		}
+		f.in.cacheIs(f.fd)
 	}
 	backing, nameless := f.in.dropHandle(f)
 	if backing != 0 {
@@ -326,6 +323,18 @@ func (t *Tree) Release(_ <-chan struct{}, req *fuse.ReleaseIn) {
 		f.in.belief.times.Store(nil)
 	}
 	f.release()
+}
+
+// cacheIs notes that what the kernel has cached of in is what is in its file,
+// open as fd, now.
+func (in *inode) cacheIs(fd int) {
+	var st unix.Statx_t
+	if statFD(fd, &st) != nil {
+		return
+	}
+	in.mu.Lock()
+	in.opened.cached = versionOf(&st)
+	in.mu.Unlock()
 }
 
 // dropHandle takes f off in. With the last handle it returns the backing id

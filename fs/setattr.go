@@ -6,7 +6,7 @@ import (
 )
 
 // SetAttr is part of fuse.RawFileSystem.
-func (t *Tree) SetAttr(cancel <-chan struct{}, req *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
+func (t *Tree) SetAttr(_ <-chan struct{}, req *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	in := t.inode(req.NodeId)
 	if in == nil {
 		return fuse.Status(unix.ESTALE)
@@ -18,9 +18,8 @@ func (t *Tree) SetAttr(cancel <-chan struct{}, req *fuse.SetAttrIn, out *fuse.At
 	defer g.release()
 	// Owner before mode, since a change of owner clears setuid; times last,
 	// since a change of size sets them.
-	type setter = func(*inode, grip, *fuse.SetAttrIn, <-chan struct{}) error
-	for _, set := range []setter{t.setOwner, t.setMode, t.setSize, t.setTimes} {
-		if err := set(in, g, req, cancel); err != nil {
+	for _, set := range []func(*inode, grip, *fuse.SetAttrIn) error{t.setOwner, t.setMode, t.setSize, t.setTimes} {
+		if err := set(in, g, req); err != nil {
 			return t.status(err)
 		}
 	}
@@ -53,7 +52,7 @@ func (t *Tree) gripFor(in *inode, req *fuse.SetAttrIn) (grip, error) {
 	return t.grab(in)
 }
 
-func (t *Tree) setOwner(in *inode, g grip, req *fuse.SetAttrIn, _ <-chan struct{}) error {
+func (t *Tree) setOwner(in *inode, g grip, req *fuse.SetAttrIn) error {
 	uid, hasUID := req.GetUID()
 	gid, hasGID := req.GetGID()
 	if !hasUID && !hasGID {
@@ -75,13 +74,13 @@ func (t *Tree) setOwner(in *inode, g grip, req *fuse.SetAttrIn, _ <-chan struct{
 	return dropSetgid(&req.InHeader, before.Mode&^unix.S_ISUID, before.Gid, func(mode uint32) error { return chmodGrip(g, mode) })
 }
 
-func (t *Tree) setMode(in *inode, g grip, req *fuse.SetAttrIn, cancel <-chan struct{}) error {
+func (t *Tree) setMode(in *inode, g grip, req *fuse.SetAttrIn) error {
 	mode, ok := req.GetMode()
 	if !ok {
 		return nil
 	}
 	if mode&(unix.S_ISUID|unix.S_ISGID) != 0 {
-		if err := t.settle(in, cancel); err != nil {
+		if err := t.settle(in); err != nil {
 			return err
 		}
 	}
@@ -95,7 +94,7 @@ func chmodGrip(g grip, mode uint32) error {
 	return unix.Chmod(procPath(g.fd), mode)
 }
 
-func (t *Tree) setSize(in *inode, g grip, req *fuse.SetAttrIn, cancel <-chan struct{}) error {
+func (t *Tree) setSize(in *inode, g grip, req *fuse.SetAttrIn) error {
 	size, ok := req.GetSize()
 	if !ok {
 		return nil
@@ -115,7 +114,7 @@ func (t *Tree) setSize(in *inode, g grip, req *fuse.SetAttrIn, cancel <-chan str
 			return err
 		}
 	}
-	err := t.truncate(in, int64(size), cancel, func() error {
+	err := t.truncate(in, int64(size), func() error {
 		return retry(func() error { return unix.Ftruncate(fd, int64(size)) })
 	})
 	if err == nil {
@@ -126,16 +125,16 @@ func (t *Tree) setSize(in *inode, g grip, req *fuse.SetAttrIn, cancel <-chan str
 
 // truncate calls do, which gives the backing file of in this size, and drops
 // what is staged beyond.
-func (t *Tree) truncate(in *inode, size int64, cancel <-chan struct{}, do func() error) error {
+func (t *Tree) truncate(in *inode, size int64, do func() error) error {
 	s := in.staged()
 	if s == nil {
 		return do()
 	}
 	defer s.release(t)
-	return s.Truncate(size, cancel, do)
+	return s.Truncate(size, patient, do)
 }
 
-func (t *Tree) setTimes(in *inode, g grip, req *fuse.SetAttrIn, _ <-chan struct{}) error {
+func (t *Tree) setTimes(in *inode, g grip, req *fuse.SetAttrIn) error {
 	if req.Valid&(fuse.FATTR_ATIME|fuse.FATTR_MTIME) == 0 {
 		return nil
 	}

@@ -48,6 +48,12 @@ type stage struct {
 	writers int        // guarded by life; open handles that write
 }
 
+// patient is for waits that no signal ends: a program on a disk's own
+// filesystem sees no EINTR from these calls either, and FUSE tells of signals
+// that a program handles as of those that end it. The waits end by themselves,
+// with success or an error.
+var patient <-chan struct{} // never closed
+
 // acquire takes a reference, unless the stage has ended: then the backing file
 // alone has all the data.
 func (s *stage) acquire() bool {
@@ -148,6 +154,7 @@ func (t *Tree) endStage(s *stage, lost []staging.Lost) {
 			t.lose(s.in, l.Off, l.Len, l.Err)
 		}
 		s.in.belief.times.Store(nil)
+		s.in.cacheIs(s.file.fd)
 		s.in.stage.CompareAndSwap(s, nil)
 		s.release(t)
 		t.forget(s.in, 0) // which the stage has kept known
@@ -177,7 +184,7 @@ func (s *stage) nameless() bool {
 }
 
 // write stages p at off, or has it written where that is better.
-func (s *stage) write(p []byte, off int64, cancel <-chan struct{}) (int, error) {
+func (s *stage) write(p []byte, off int64) (int, error) {
 	if !s.plain.Load() {
 		// The flush would take them off, but late.
 		switch err := unix.Fremovexattr(s.file.fd, capability); err {
@@ -187,18 +194,18 @@ func (s *stage) write(p []byte, off int64, cancel <-chan struct{}) (int, error) 
 		}
 		s.plain.Store(true)
 	}
-	return s.WriteAt(p, off, cancel)
+	return s.WriteAt(p, off, patient)
 }
 
 // flushStage is a program's close.
-func (t *Tree) flushStage(s *stage, cancel <-chan struct{}) error {
+func (t *Tree) flushStage(s *stage) error {
 	switch {
 	case !t.Staging.FlushOnClose:
 		return s.Err()
 	case !s.in.placed() && s.nameless():
 		return nil // only this mount can read it, and sees what is staged
 	}
-	return s.Flush(0, staging.ToEnd, cancel)
+	return s.Flush(0, staging.ToEnd, patient)
 }
 
 // overlay makes st, the attributes of a file, what they will be once it is
@@ -232,24 +239,24 @@ func (t *Tree) overlay(in *inode, st *unix.Statx_t) {
 
 // barrier calls do, which reads or changes the backing file itself, when what
 // is staged of the n bytes at off is in it. do must not use the stage.
-func (t *Tree) barrier(in *inode, off, n int64, cancel <-chan struct{}, do func() error) error {
+func (t *Tree) barrier(in *inode, off, n int64, do func() error) error {
 	s := in.staged()
 	if s == nil {
 		return do()
 	}
 	defer s.release(t)
-	return s.Barrier(off, n, cancel, do)
+	return s.Barrier(off, n, patient, do)
 }
 
 // settle flushes what is staged of in, for changes that a later flush would
 // undo: the backing kernel takes privileges off a file that is written to.
-func (t *Tree) settle(in *inode, cancel <-chan struct{}) error {
+func (t *Tree) settle(in *inode) error {
 	s := in.staged()
 	if s == nil {
 		return nil
 	}
 	defer s.release(t)
-	return s.Flush(0, staging.ToEnd, cancel)
+	return s.Flush(0, staging.ToEnd, patient)
 }
 
 // timekeeper is a Backing whose writes leave the mtime as the kernel has it.

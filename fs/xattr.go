@@ -80,10 +80,10 @@ func listXattr(path string) ([]byte, error) {
 }
 
 // SetXAttr is part of fuse.RawFileSystem.
-func (t *Tree) SetXAttr(cancel <-chan struct{}, req *fuse.SetXAttrIn, attr string, data []byte) fuse.Status {
+func (t *Tree) SetXAttr(_ <-chan struct{}, req *fuse.SetXAttrIn, attr string, data []byte) fuse.Status {
 	if in := t.inode(req.NodeId); attr == capability && in != nil {
 		t.fetchDirty(in)
-		if err := t.settle(in, cancel); err != nil {
+		if err := t.settle(in); err != nil {
 			return t.status(err)
 		}
 		if s := in.stage.Load(); s != nil {

@@ -104,7 +104,7 @@ func serve(e env, s *settings, ready func(mounted) error) error {
 
 	s.options.Log = log
 	if s.options.Policy.IO == policy.Staged {
-		if s.options.Staging, err = s.staging.start(log); err != nil {
+		if s.options.Staging, err = s.staging.start(s.source, log); err != nil {
 			return err
 		}
 	}

@@ -88,8 +88,11 @@ func (s *stagingFlags) probe(source string) error {
 	return nil
 }
 
-// start makes what the mount stages with.
-func (s *stagingFlags) start(log *slog.Logger) (fs.Staging, error) {
+// start makes what a mount of source stages with.
+func (s *stagingFlags) start(source string, log *slog.Logger) (fs.Staging, error) {
+	if err := claim(source, log); err != nil {
+		return fs.Staging{}, err
+	}
 	engine := gds.New(s.backend, log)
 	f := fs.Staging{
 		FlushOnClose: s.flushOn == onClose,
