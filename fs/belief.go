@@ -15,10 +15,6 @@ type belief struct {
 	size  atomic.Int64 // bytes
 	mtime atomic.Int64 // nanoseconds since 1970
 
-	// times, if not nil, is the mtime that the kernel has set while the file
-	// was open for writing. It may send data that is older than that later.
-	times atomic.Pointer[[2]unix.Timespec]
-
 	refused atomic.Bool // an open was, for the kernel to look the file up afresh
 }
 
@@ -34,9 +30,14 @@ func (b *belief) first(st *unix.Statx_t) {
 	}
 }
 
-// settle notes that what the kernel has done to the file, which it knows, has
-// left the mtime of st: on some filesystems not quite the one it asked for.
-func (b *belief) settle(st *unix.Statx_t) { b.mtime.Store(nanoseconds(st.Mtime.Sec, st.Mtime.Nsec)) }
+// settle takes the mtime of the file, open as fd, for the kernel's: it cannot
+// be given that.
+func (b *belief) settle(fd int) {
+	var st unix.Statx_t
+	if statFD(fd, &st) == nil {
+		b.mtime.Store(nanoseconds(st.Mtime.Sec, st.Mtime.Nsec))
+	}
+}
 
 // grow notes that the kernel knows of bytes up to end.
 func (b *belief) grow(end int64) {
@@ -48,28 +49,36 @@ func (b *belief) grow(end int64) {
 	}
 }
 
-// keep notes the mtime that the file is about to get.
-func (b *belief) keep(mtime unix.Timespec) {
-	switch mtime.Nsec {
-	case unix.UTIME_OMIT:
-	case unix.UTIME_NOW:
-		b.times.Store(nil)
-	default:
-		b.times.Store(&[2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, mtime})
-	}
-}
-
-// restore undoes what writing to fd has done to the mtime.
+// restore undoes what writing to fd has done to the mtime: the kernel has
+// stamped those bytes itself, and sends a new time, before or after them, unless
+// it takes them for as old as the last.
 func (b *belief) restore(fd int) {
-	if times := b.times.Load(); times != nil {
-		// What could be set before can be set again; if the file has changed
-		// hands since, its new owner's writes may as well move the time.
-		_ = unix.UtimesNanoAt(fd, "", times[:], unix.AT_EMPTY_PATH)
+	for b.set.Load() {
+		mtime := b.mtime.Load()
+		err := unix.UtimesNanoAt(fd, "", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(mtime)}, unix.AT_EMPTY_PATH)
+		if err != nil {
+			b.settle(fd) // not ours to set
+			return
+		}
+		if b.mtime.Load() == mtime {
+			return // else the kernel has sent one meanwhile
+		}
 	}
 }
 
 func (b *belief) agrees(st *unix.Statx_t) bool {
-	return b.size.Load() == int64(st.Size) && b.mtime.Load() == nanoseconds(st.Mtime.Sec, st.Mtime.Nsec)
+	return b.size.Load() == int64(st.Size) && stored(b.mtime.Load(), nanoseconds(st.Mtime.Sec, st.Mtime.Nsec))
+}
+
+// stored reports whether a filesystem that was given the time wanted may show
+// it as got: not all have nanoseconds.
+func stored(wanted, got int64) bool {
+	for _, unit := range []int64{1, 100, 1e3, 1e6, 1e9, 2e9} {
+		if wanted-wanted%unit == got {
+			return true
+		}
+	}
+	return false
 }
 
 // stale reports whether somebody has changed the file in, whose attributes are

@@ -65,9 +65,6 @@ func (t *Tree) Write(_ <-chan struct{}, req *fuse.WriteIn, data []byte) (uint32,
 		f.wrote.Store(true)
 	}
 	f.in.belief.grow(int64(req.Offset) + int64(len(data)))
-	if req.WriteFlags&fuse.WRITE_CACHE == 0 && f.in.belief.times.Load() != nil {
-		f.in.belief.times.Store(nil) // this is newer
-	}
 	if f.stage != nil {
 		n, err := f.stage.write(data, int64(req.Offset))
 		t.dropped(f.in, req, n, len(data), err)
@@ -80,7 +77,9 @@ func (t *Tree) Write(_ <-chan struct{}, req *fuse.WriteIn, data []byte) (uint32,
 		_, err = pwrite(f.fd, data[n:], int64(req.Offset)+int64(n), false)
 	}
 	t.dropped(f.in, req, n, len(data), err)
-	f.in.belief.restore(f.fd)
+	if f.gathers {
+		f.in.belief.restore(f.fd)
+	}
 	return uint32(n), t.status(err)
 }
 
@@ -194,11 +193,15 @@ func (t *Tree) Fallocate(_ <-chan struct{}, req *fuse.FallocateIn) fuse.Status {
 	if req.Mode&unix.FALLOC_FL_KEEP_SIZE == 0 {
 		f.in.belief.grow(int64(req.Offset + req.Length))
 	}
-	return t.status(t.barrier(f.in, int64(req.Offset), int64(req.Length), func() error {
+	err := t.barrier(f.in, int64(req.Offset), int64(req.Length), func() error {
 		return retry(func() error {
 			return unix.Fallocate(f.fd, req.Mode, int64(req.Offset), int64(req.Length))
 		})
-	}))
+	})
+	if f.gathers {
+		f.in.belief.restore(f.fd)
+	}
+	return t.status(err)
 }
 
 // Lseek is part of fuse.RawFileSystem. The kernel asks only for SEEK_DATA and
@@ -248,5 +251,8 @@ func (t *Tree) CopyFileRange(_ <-chan struct{}, req *fuse.CopyFileRangeIn) (uint
 		return err
 	})
 	to.in.belief.grow(int64(req.OffOut) + int64(max(n, 0)))
+	if to.gathers {
+		to.in.belief.restore(to.fd)
+	}
 	return uint32(max(n, 0)), t.status(err)
 }

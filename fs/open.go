@@ -98,7 +98,7 @@ func (t *Tree) Open(_ <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut) fuse
 		return t.status(err)
 	}
 	if req.Flags&unix.O_TRUNC != 0 {
-		in.belief.settle(&st)
+		in.belief.restore(fd)
 	} else if t.stale(in, &st) && !in.belief.refused.Swap(true) {
 		// The kernel looks the name up afresh, unless it has none to look up.
 		close_(fd)
@@ -316,11 +316,8 @@ func (t *Tree) Release(_ <-chan struct{}, req *fuse.ReleaseIn) {
 			t.setPin(f.in, fd)
 		}
 	}
-	switch {
-	case f.stage != nil:
+	if f.stage != nil {
 		t.leaveStage(f.stage)
-	case f.writes() && !f.in.isWritten():
-		f.in.belief.times.Store(nil)
 	}
 	f.release()
 }

@@ -1,6 +1,8 @@
 package fs
 
 import (
+	"time"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
@@ -34,9 +36,6 @@ func (t *Tree) SetAttr(_ <-chan struct{}, req *fuse.SetAttrIn, out *fuse.AttrOut
 		return t.status(err)
 	}
 	t.fillAttr(in, &st, out)
-	if req.Valid&(fuse.FATTR_SIZE|fuse.FATTR_MTIME) != 0 {
-		in.belief.settle(&st)
-	}
 	return fuse.OK
 }
 
@@ -119,6 +118,9 @@ func (t *Tree) setSize(in *inode, g grip, req *fuse.SetAttrIn) error {
 	})
 	if err == nil {
 		in.belief.size.Store(int64(size))
+		if t.writeback && req.Valid&fuse.FATTR_MTIME == 0 {
+			in.belief.restore(fd)
+		}
 	}
 	return err
 }
@@ -142,14 +144,19 @@ func (t *Tree) setTimes(in *inode, g grip, req *fuse.SetAttrIn) error {
 		timespec(req.Valid, fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, req.Atime, req.Atimensec),
 		timespec(req.Valid, fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, req.Mtime, req.Mtimensec),
 	}
-	if t.writeback && in.isWritten() {
-		in.belief.keep(times[1])
+	switch mtime := times[1]; mtime.Nsec { // before the call, for flushes at work
+	case unix.UTIME_OMIT:
+	case unix.UTIME_NOW:
+		in.belief.mtime.Store(time.Now().UnixNano())
+	default:
+		in.belief.mtime.Store(mtime.Nano())
 	}
 	err := unix.UtimesNanoAt(g.fd, "", times[:], unix.AT_EMPTY_PATH)
 	if err == unix.EPERM && t.writeback && in.isWritten() {
 		// The kernel writes back the time of the last write, and only the
 		// owner may set one. This is as near as a mere writer can come.
-		return unix.UtimesNanoAt(g.fd, "", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_NOW}}, unix.AT_EMPTY_PATH)
+		err = unix.UtimesNanoAt(g.fd, "", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_NOW}}, unix.AT_EMPTY_PATH)
+		in.belief.settle(g.fd)
 	}
 	return err
 }

@@ -153,7 +153,6 @@ func (t *Tree) endStage(s *stage, lost []staging.Lost) {
 		for _, l := range lost {
 			t.lose(s.in, l.Off, l.Len, l.Err)
 		}
-		s.in.belief.times.Store(nil)
 		s.in.cacheIs(s.file.fd)
 		s.in.stage.CompareAndSwap(s, nil)
 		s.release(t)
@@ -232,8 +231,9 @@ func (t *Tree) overlay(in *inode, st *unix.Statx_t) {
 		st.Blocks += (min(bytes, end-st.Size) + unit - 1) / unit
 		st.Size = end
 	}
-	if times := in.belief.times.Load(); times != nil {
-		st.Mtime = unix.StatxTimestamp{Sec: times[1].Sec, Nsec: uint32(times[1].Nsec)}
+	if in.belief.set.Load() {
+		mtime := unix.NsecToTimespec(in.belief.mtime.Load())
+		st.Mtime.Sec, st.Mtime.Nsec = mtime.Sec, uint32(mtime.Nsec)
 	}
 }
 
