@@ -210,16 +210,21 @@ func (t *Tree) flushStage(s *stage) error {
 // overlay makes st, the attributes of a file, what they will be once it is
 // flushed.
 func (t *Tree) overlay(in *inode, st *unix.Statx_t) {
-	if t.writeback && st.Blocks == 0 && in.isWritten() {
+	if !t.writeback {
+		return
+	}
+	if s := in.staged(); s != nil {
+		s.overlay(st)
+		s.release(t)
+	}
+	if st.Blocks == 0 && in.isWritten() {
 		// The kernel may hold data that we don't know of. Programs take a file
 		// without blocks for one without data.
 		st.Blocks = 1
 	}
-	s := in.staged()
-	if s == nil {
-		return
-	}
-	defer s.release(t)
+}
+
+func (s *stage) overlay(st *unix.Statx_t) {
 	// The end first, and the file's size anew: a flush moves bytes from the
 	// one to the other.
 	end, bytes := uint64(s.End()), uint64(s.StagedBytes())
@@ -231,8 +236,8 @@ func (t *Tree) overlay(in *inode, st *unix.Statx_t) {
 		st.Blocks += (min(bytes, end-st.Size) + unit - 1) / unit
 		st.Size = end
 	}
-	if in.belief.set.Load() {
-		mtime := unix.NsecToTimespec(in.belief.mtime.Load())
+	if s.in.belief.set.Load() {
+		mtime := unix.NsecToTimespec(s.in.belief.mtime.Load())
 		st.Mtime.Sec, st.Mtime.Nsec = mtime.Sec, uint32(mtime.Nsec)
 	}
 }
