@@ -67,7 +67,7 @@ func (t *Tree) setOwner(in *inode, g grip, req *fuse.SetAttrIn) error {
 	// Everything else that a change of owner takes off, the backing kernel
 	// does; but a member of the group may keep this one, and that it can't see.
 	const locking = unix.S_ISGID | unix.S_IXGRP
-	if !t.asRoot || in.key.typ != unix.S_IFREG || before.Mode&locking != unix.S_ISGID {
+	if !t.asRoot || in.key.isDir() || before.Mode&locking != unix.S_ISGID {
 		return nil
 	}
 	return dropSetgid(&req.InHeader, before.Mode&^unix.S_ISUID, before.Gid, func(mode uint32) error { return chmodGrip(g, mode) })

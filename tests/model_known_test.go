@@ -12,11 +12,12 @@ import (
 // possible; what must not be done at all because the two sides would go apart, the generator leaves out.
 type knownDifferences struct {
 	passthrough bool
+	staged      bool
 	pageCache   bool // some files at least go through the page cache
 	userMount   bool
 
 	// A store into a mapping was not followed by msync: the kernel writes the bytes, and with them the mtime,
-	// when it likes.
+	// when it likes. Or an mtime was not moved at all.
 	unsynced bool
 	// Something was made immutable or append-only. The kernel knows that of its own inodes only: for FUSE the
 	// daemon's backing file refuses, after the checks that come first elsewhere, and of what is not sent to the
@@ -51,6 +52,9 @@ func (k *knownDifferences) note(op modelOp, want, got modelResult) {
 	case "setflags":
 		k.flagsApart = k.flagsApart || k.userMount && got.Text == "EACCES"
 		k.frozen = k.frozen || ok && op.Flags&(fsImmutable|fsAppend) != 0
+	case "truncate":
+		// The kernel does not move the mtime, which it alone knows then, of a file that keeps its size.
+		k.unsynced = k.unsynced || k.staged && strings.Contains(want.Text, "resized=false")
 	case "mmap":
 		k.mapped = k.mapped || ok && k.passthrough
 	}

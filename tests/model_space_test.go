@@ -46,7 +46,12 @@ func genSeek(g *modelGen, op *modelOp) {
 
 func runTruncate(w *modelWorkerState, op *modelOp) (string, error) {
 	_, path := w.at(0, op.Path)
-	return "", unix.Truncate(path, op.Len)
+	var before unix.Stat_t
+	known := unix.Stat(path, &before) == nil
+	if err := unix.Truncate(path, op.Len); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("resized=%t", known && before.Size != op.Len), nil
 }
 
 func runFtruncate(w *modelWorkerState, op *modelOp) (string, error) {

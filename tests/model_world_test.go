@@ -166,7 +166,7 @@ func (s *modelSite) session() (*modelSession, error) {
 			return nil, err
 		}
 	}
-	n := &modelSession{known: knownDifferences{passthrough: s.Mode == "passthrough", pageCache: s.Cached, userMount: s.ByUser}, dirs: []string{filepath.Dir(filepath.Join(s.Plain, name)), filepath.Dir(filepath.Join(s.Source, name))}}
+	n := &modelSession{known: knownDifferences{passthrough: s.Mode == "passthrough", staged: s.Mode == "staged", pageCache: s.Cached, userMount: s.ByUser}, dirs: []string{filepath.Dir(filepath.Join(s.Plain, name)), filepath.Dir(filepath.Join(s.Source, name))}}
 	var err1, err2, err3 error
 	n.ref, err1 = newWorld(filepath.Join(s.Plain, name), "", s.Users[:])
 	n.got, err2 = newWorld(filepath.Join(s.Mount, name), s.Fault, s.Users[:])
