@@ -66,7 +66,8 @@ func (t *Tree) Write(_ <-chan struct{}, req *fuse.WriteIn, data []byte) (uint32,
 	}
 	f.in.belief.grow(int64(req.Offset) + int64(len(data)))
 	if f.stage != nil {
-		n, err := f.stage.write(data, int64(req.Offset))
+		past := req.Flags&unix.O_DIRECT != 0 && req.WriteFlags&fuse.WRITE_CACHE == 0
+		n, err := f.stage.write(data, int64(req.Offset), past)
 		t.dropped(f.in, req, n, len(data), err)
 		return uint32(n), t.status(err)
 	}
@@ -144,7 +145,7 @@ func (t *Tree) Flush(_ <-chan struct{}, req *fuse.FlushIn) fuse.Status {
 	if f == nil {
 		return fuse.EBADF
 	}
-	if f.stage != nil {
+	if f.stage != nil && f.writes() {
 		if err := t.flushStage(f.stage); err != nil {
 			return t.status(err)
 		}

@@ -15,7 +15,7 @@ type file struct {
 	in      *inode
 	fd      int
 	access  uint32       // O_RDONLY, O_WRONLY or O_RDWR
-	stage   *stage       // what writes go into; nil if not staged
+	stage   *stage       // what it is a member of; nil if it is not staged
 	gathers bool         // the kernel gathers what is written
 	wrote   atomic.Bool  // something was written through the daemon
 	direct  atomic.Int32 // a second descriptor, with O_DIRECT, or noDirect; opened when first asked for
@@ -223,7 +223,7 @@ func (t *Tree) handle(in *inode, fd int, wanted policy.IO, flags uint32, st *uni
 	// While the mount writes a file, the kernel's pages are newer than its
 	// backing file, which changes with every flush.
 	ours := t.writeback && (in.stage.Load() != nil || in.isWritten())
-	if wanted == policy.Staged && f.writes() && t.Staging.Stager != nil {
+	if t.stages(f, wanted) {
 		if err := t.joinStage(f); err != nil {
 			f.release()
 			return err

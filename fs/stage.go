@@ -6,13 +6,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tunefs/policy"
 	"tunefs/staging"
 )
 
 // Backing is what the data of one open file is written to, and what has to be
 // given back for it.
 type Backing interface {
-	staging.Backing
+	staging.DirectReader
 	// Close is called once, after all other methods have returned. The
 	// descriptor that the Backing was made of stays open until then.
 	Close() error
@@ -23,16 +24,21 @@ type Staging struct {
 	// Stager holds the windows; nil leaves gathering to the kernel's page
 	// cache. The tree closes it at the end of the mount.
 	Stager *staging.Stager
-	// Open makes a Backing of a regular file that is open for reading and
-	// writing. Its error is that of the program's open(2).
+	// Open makes a Backing of a regular file that is open for reading, and for
+	// writing too unless it is only read. Its error is that of the program's
+	// open(2).
 	Open func(fd int) (Backing, error)
 	// FlushOnClose has a program's close(2) wait until the file is flushed,
 	// and tells it of errors.
 	FlushOnClose bool
+	// DirectReads has files that are only read go through the Stager as well,
+	// for what that reads ahead.
+	DirectReads bool
 }
 
 // stage is what is staged of an inode: from the first open for writing until
-// there is no writer and nothing staged any more.
+// there is no writer and nothing staged any more. With Staging.DirectReads it
+// may be there for readers alone.
 type stage struct {
 	*staging.File
 	in      *inode
@@ -44,8 +50,8 @@ type stage struct {
 
 	refs    atomic.Int32 // the File's life and requests at work; with the last all is given back
 	ended   sync.Once
-	life    sync.Mutex // over writers and the end that their number decides
-	writers int        // guarded by life; open handles that write
+	life    sync.Mutex // over members and the end that their number decides
+	members int        // guarded by life; open handles that have joined
 }
 
 // patient is for waits that no signal ends: a program on a disk's own
@@ -87,11 +93,17 @@ func (in *inode) staged() *stage {
 	return nil
 }
 
-// joinStage makes f, which writes, one of the writers of its inode's stage.
+// stages reports whether a handle, for a file in the mode io, joins a stage.
+func (t *Tree) stages(f *file, io policy.IO) bool {
+	return io == policy.Staged && t.Staging.Stager != nil && (f.writes() || t.Staging.DirectReads)
+}
+
+// joinStage makes f a member of its inode's stage.
 func (t *Tree) joinStage(f *file) error {
 	for {
 		s := f.in.stage.Load()
-		if s == nil {
+		switch {
+		case s == nil:
 			fresh, err := t.newStage(f)
 			if err != nil {
 				return err
@@ -100,15 +112,15 @@ func (t *Tree) joinStage(f *file) error {
 				f.stage = fresh
 				return nil
 			}
-			fresh.Drop()
-			t.endStage(fresh, nil)
-			continue
-		}
-		if s.join() {
+			t.dropStage(fresh)
+		case f.writes() && !s.file.writes():
+			t.dropStage(s) // its readers go on without
+		case s.join():
 			f.stage = s
 			return nil
+		default: // it has ended, and is about to say so
+			f.in.stage.CompareAndSwap(s, nil)
 		}
-		f.in.stage.CompareAndSwap(s, nil) // it has ended, and is about to say so
 	}
 }
 
@@ -118,30 +130,36 @@ func (s *stage) join() bool {
 	if !s.Reopen() {
 		return false
 	}
-	s.writers++
+	s.members++
 	return true
 }
 
-// newStage has one writer, f.
+// dropStage ends a stage in which nothing is staged.
+func (t *Tree) dropStage(s *stage) {
+	s.Drop()
+	t.endStage(s, nil)
+}
+
+// newStage has one member, f.
 func (t *Tree) newStage(f *file) (*stage, error) {
 	b, err := t.Staging.Open(f.fd)
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{in: f.in, file: f, backing: b, writers: 1}
+	s := &stage{in: f.in, file: f, backing: b, members: 1}
 	s.refs.Store(1)
 	f.refs.Add(1)
 	s.File = t.Staging.Stager.Open(timekeeper{b, s})
 	return s, nil
 }
 
-// leaveStage takes one writer off. Without any, what is staged leaves in its
+// leaveStage takes one member off. Without any, what is staged leaves in its
 // own time.
 func (t *Tree) leaveStage(s *stage) {
 	s.life.Lock()
 	defer s.life.Unlock()
-	s.writers--
-	if s.writers == 0 {
+	s.members--
+	if s.members == 0 {
 		s.CloseLater(func(lost []staging.Lost) { t.endStage(s, lost) })
 	}
 }
@@ -182,8 +200,9 @@ func (s *stage) nameless() bool {
 	return unix.Fstat(s.file.fd, &st) == nil && st.Nlink == 0
 }
 
-// write stages p at off, or has it written where that is better.
-func (s *stage) write(p []byte, off int64) (int, error) {
+// write stages p at off, or has it written where that is better; past says
+// that the program wants it in the file.
+func (s *stage) write(p []byte, off int64, past bool) (int, error) {
 	if !s.plain.Load() {
 		// The flush would take them off, but late.
 		switch err := unix.Fremovexattr(s.file.fd, capability); err {
@@ -192,6 +211,9 @@ func (s *stage) write(p []byte, off int64) (int, error) {
 			return 0, err
 		}
 		s.plain.Store(true)
+	}
+	if past {
+		return s.WriteThrough(p, off, patient)
 	}
 	return s.WriteAt(p, off, patient)
 }

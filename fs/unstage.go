@@ -2,8 +2,8 @@ package fs
 
 // The end of staging, with the mount or before it.
 
-// stages returns all there are, each with a reference for the caller.
-func (t *Tree) stages() (all []*stage) {
+// allStages returns those there are, each with a reference for the caller.
+func (t *Tree) allStages() (all []*stage) {
 	t.inodes.ids.each(func(in *inode) {
 		if s := in.staged(); s != nil {
 			all = append(all, s)
@@ -18,7 +18,7 @@ func (t *Tree) endStaging() {
 		return
 	}
 	t.flushAll()
-	for _, s := range t.stages() {
+	for _, s := range t.allStages() {
 		t.endStage(s, s.Close(nil)) // or Close has it ended, if it was to end later
 		s.release(t)
 	}
@@ -36,7 +36,7 @@ func (t *Tree) flushAll() {
 }
 
 func (t *Tree) stagedBytes() (n int64) {
-	for _, s := range t.stages() {
+	for _, s := range t.allStages() {
 		n += s.StagedBytes()
 		s.release(t)
 	}
@@ -52,7 +52,7 @@ func (t *Tree) lose(in *inode, off, n int64, err error) {
 
 // giveUp counts and logs as lost what is still staged.
 func (t *Tree) giveUp() {
-	for _, s := range t.stages() {
+	for _, s := range t.allStages() {
 		if n := s.StagedBytes(); n > 0 {
 			t.lost.Add(n)
 			t.Log.Error("data is given up", "path", t.path(s.in), "bytes", n, "err", s.Err())

@@ -27,21 +27,26 @@ func classOf(n int) int {
 	return min((bits.Len(uint(n)/firstClass)+1)/2, classes-1)
 }
 
-// Counters count extents written. The zero value is ready; safe for concurrent
-// use.
+// Counters count extents written, and read directly. The zero value is ready;
+// safe for concurrent use.
 type Counters struct {
-	rows [ways][classes]struct{ extents, bytes atomic.Int64 }
+	written [ways][classes]tally
+	read    [ways][classes]tally
 	// fallbacks are files that left their backend since it refused a write.
 	fallbacks atomic.Int64
 }
 
-func (c *Counters) wrote(w way, n int) {
+// tally is how many extents, and how many bytes.
+type tally struct{ extents, bytes atomic.Int64 }
+
+// count adds an extent of n bytes, if it has any, to its class.
+func count(t *[classes]tally, n int) {
 	if n <= 0 {
 		return
 	}
-	row := &c.rows[w][classOf(n)]
-	row.extents.Add(1)
-	row.bytes.Add(int64(n))
+	class := &t[classOf(n)]
+	class.extents.Add(1)
+	class.bytes.Add(int64(n))
 }
 
 // Row is what went one way in extents of one size class.
@@ -52,15 +57,21 @@ type Row struct {
 	Bytes   int64
 }
 
-// Rows lists what is not zero, by backend and size.
-func (c *Counters) Rows() (rows []Row) {
-	for w := range c.rows {
-		for class := range c.rows[w] {
+// Rows lists what was written and is not zero, by backend and size.
+func (c *Counters) Rows() []Row { return rows(&c.written) }
+
+// ReadRows lists likewise what was read past the page cache. Other reads are
+// not counted.
+func (c *Counters) ReadRows() []Row { return rows(&c.read) }
+
+func rows(t *[ways][classes]tally) (rows []Row) {
+	for w := range t {
+		for class := range t[w] {
 			r := Row{
 				Backend: wayNames[w],
 				Below:   firstClass << (2 * class),
-				Extents: c.rows[w][class].extents.Load(),
-				Bytes:   c.rows[w][class].bytes.Load(),
+				Extents: t[w][class].extents.Load(),
+				Bytes:   t[w][class].bytes.Load(),
 			}
 			if class == classes-1 {
 				r.Below = 0

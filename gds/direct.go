@@ -13,13 +13,15 @@ import (
 	"tunefs/staging"
 )
 
-// backend writes aligned extents of one file past its page cache.
+// backend writes and reads aligned extents of one file past its page cache.
 type backend interface {
 	way() way
 	align() staging.Alignment
 	// write may write less. EINVAL says that the file does not take such
 	// extents after all.
 	write(p []byte, off int64) (int, error)
+	// read may read less, at the end of the file and elsewhere.
+	read(p []byte, off int64) (int, error)
 	close() error
 }
 
@@ -31,13 +33,23 @@ type direct struct {
 
 var errNoDirect = errors.New("the filesystem has no direct I/O for this file")
 
-// openDirect opens the file behind fd once more.
+// openDirect opens the file behind fd once more, for what fd is open for. Where
+// the file's mode forbids one of reading and writing by now, it is open for the
+// other.
 func openDirect(fd int) (*direct, error) {
 	wants, err := directAlignment(fd)
 	if err != nil {
 		return nil, err
 	}
-	d, err := openAgain(fd, unix.O_WRONLY|unix.O_DIRECT)
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return nil, fmt.Errorf("fcntl: %w", err)
+	}
+	access := flags & unix.O_ACCMODE
+	d, err := openAgain(fd, access|unix.O_DIRECT)
+	if err == unix.EACCES && access == unix.O_RDWR {
+		d, err = openAgain(fd, unix.O_WRONLY|unix.O_DIRECT)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open with O_DIRECT: %w", err)
 	}
@@ -60,6 +72,10 @@ func (d *direct) close() error             { return unix.Close(d.fd) }
 
 func (d *direct) write(p []byte, off int64) (int, error) {
 	return unix.Pwrite(d.fd, p, off)
+}
+
+func (d *direct) read(p []byte, off int64) (int, error) {
+	return unix.Pread(d.fd, p, off)
 }
 
 // directAlignment is what direct I/O on the file behind fd wants: what the

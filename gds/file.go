@@ -33,9 +33,10 @@ func (e *Engine) Choice() Choice { return e.choice }
 func (e *Engine) Counters() *Counters { return &e.count }
 
 // Open makes a File of the regular file behind fd, which has to be open for
-// reading and writing, without O_APPEND and O_DIRECT. fd stays the caller's,
+// reading and writing, or for reading alone, without O_APPEND and O_DIRECT. A
+// File of one that is open for reading cannot write (EBADF), ever. fd stays the caller's,
 // who keeps it open until after Close. Open makes no system call unless direct
-// writes are required: then its error says why they are not possible.
+// I/O is required: then its error says why it is not possible.
 func (e *Engine) Open(fd int) (*File, error) {
 	f := &File{engine: e, fd: fd}
 	f.backend = sync.OnceValues(f.choose)
@@ -68,8 +69,9 @@ func Probe(dirfd int) error {
 	return d.close()
 }
 
-// File is a file that staging writes to. Its methods may be called from several
-// goroutines at once, but Close only after all others have returned.
+// File is a file that staging writes to and reads. Its methods may be called
+// from several goroutines at once, but Close only after all others have
+// returned.
 type File struct {
 	engine  *Engine
 	fd      int
@@ -78,7 +80,10 @@ type File struct {
 	refused atomic.Bool             // the backend takes no extents of this file
 }
 
-var _ staging.Backing = (*File)(nil)
+var (
+	_ staging.Backing      = (*File)(nil)
+	_ staging.DirectReader = (*File)(nil)
+)
 
 // choose opens the file's backend.
 func (f *File) choose() (backend, error) {
@@ -89,7 +94,7 @@ func (f *File) choose() (backend, error) {
 	d, err := openDirect(f.fd)
 	if err != nil {
 		if f.engine.choice == Auto {
-			f.engine.tell("direct writes are not possible; such files are written through the page cache", err)
+			f.engine.tell("direct I/O is not possible; such files go through the page cache", err)
 		}
 		return nil, err
 	}
@@ -145,7 +150,7 @@ func (f *File) WriteDirect(p []byte, off int64) (int, error) {
 		}
 		return f.WriteBuffered(p, off)
 	}
-	f.engine.count.wrote(b.way(), n)
+	count(&f.engine.count.written[b.way()], n)
 	return max(n, 0), err
 }
 
@@ -155,7 +160,7 @@ func (f *File) WriteBuffered(p []byte, off int64) (n int, err error) {
 		n, err = unix.Pwrite(f.fd, p, off)
 		return err
 	})
-	f.engine.count.wrote(wayBuffered, n)
+	count(&f.engine.count.written[wayBuffered], n)
 	return max(n, 0), err
 }
 
@@ -174,6 +179,42 @@ func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
 		n += m
 	}
 	return n, nil
+}
+
+// ReadDirect is part of staging.DirectReader. It has no other way to fall back
+// on: ENOTSUP says that there is no direct one, EBADF that the file's mode
+// forbids to read it by now, EINVAL that the filesystem refuses such extents.
+func (f *File) ReadDirect(p []byte, off int64) (n int, err error) {
+	b, _ := f.backend()
+	if b == nil {
+		return 0, unix.ENOTSUP
+	}
+	err = retry(func() (err error) {
+		n, err = b.read(p, off)
+		return err
+	})
+	count(&f.engine.count.read[b.way()], n)
+	return max(n, 0), err
+}
+
+// Cached is part of staging.DirectReader. Where the kernel does not say, it is
+// false: before Linux 6.5, and for files of others that one may not write.
+func (f *File) Cached(off, n int64) bool {
+	var cached unix.Cachestat_t
+	r := unix.CachestatRange{Off: uint64(off), Len: uint64(n)}
+	if err := unix.Cachestat(uint(f.fd), &r, &cached, 0); err != nil {
+		return false
+	}
+	return int64(cached.Cache)*int64(unix.Getpagesize()) > n/2
+}
+
+// Size is part of staging.DirectReader.
+func (f *File) Size() int64 {
+	var st unix.Stat_t
+	if err := retry(func() error { return unix.Fstat(f.fd, &st) }); err != nil {
+		return 0
+	}
+	return st.Size
 }
 
 // Sync is part of staging.Backing. It covers both ways: they write one inode.

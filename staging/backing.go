@@ -24,7 +24,23 @@ type Backing interface {
 	Sync(dataOnly bool) error
 }
 
-// Alignment is what direct writes want, in bytes, powers of two. With a zero
+// DirectReader is a Backing that can be read past the page cache. Without it,
+// Config.ReadAhead means nothing for a file.
+type DirectReader interface {
+	Backing
+	// ReadDirect reads what was written, in either way, under the terms of
+	// WriteDirect. Fewer bytes than asked for, without an error, mean the end
+	// of the file if they are no multiple of Alignment.Offset, or none at all.
+	// After an error the file is not read ahead any more; nobody is told.
+	ReadDirect(p []byte, off int64) (int, error)
+	// Cached reports whether most of the n bytes at off are in the page cache,
+	// and so better read from there. False if that is not known.
+	Cached(off, n int64) bool
+	// Size is the file's, or 0 if that is not known.
+	Size() int64
+}
+
+// Alignment is what direct reads and writes want, in bytes, powers of two. With a zero
 // Offset there is no direct path and WriteDirect is never called.
 type Alignment struct {
 	Memory int64 // of the buffer's address; more than PageSize counts as no direct path

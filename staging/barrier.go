@@ -35,7 +35,7 @@ func (f *File) Truncate(size int64, cancel <-chan struct{}, do func() error) err
 // bar runs do under a barrier, and then, if it succeeds, then with mu held.
 func (f *File) bar(r span, cancel <-chan struct{}, do func() error, then func()) error {
 	f.mu.Lock()
-	id := f.begin(r, true)
+	id := f.begin(r, barrier)
 	for f.busy(r, id) {
 		if err := f.wait(cancel); err != nil {
 			f.mu.Unlock()
@@ -57,10 +57,11 @@ func (f *File) bar(r span, cancel <-chan struct{}, do func() error, then func())
 }
 
 // busy reports whether barrier id has to wait for a flush, a write past the
-// windows, or an earlier barrier. It needs mu.
+// windows, a read ahead, as the kernel would, or an earlier barrier. It needs
+// mu.
 func (f *File) busy(r span, id uint64) bool {
 	for _, o := range f.ops {
-		if o.overlaps(r) && (!o.barrier || o.id < id) {
+		if o.overlaps(r) && (o.kind != barrier || o.id < id) {
 			return true
 		}
 	}

@@ -51,6 +51,7 @@ func (f *File) shut(lost func() []Lost) (l []Lost) {
 		f.each(all, func(w *window) { ws = append(ws, w) })
 		f.dropAll(ws)
 	})
+	f.awaitReaders()
 	f.s.forget(f, l)
 	if later != nil {
 		later(l)
@@ -70,6 +71,7 @@ func (f *File) CloseLater(later func([]Lost)) {
 	f.mu.Lock()
 	defer f.unlock()
 	f.ending.later, f.ending.since = later, time.Now()
+	f.outdate(all)
 	if f.s.cfg.Age < 0 {
 		f.startFlush(all, f.s.push)
 	}
@@ -91,7 +93,7 @@ func (f *File) Reopen() bool {
 // CloseLater waits for that.
 func (f *File) unlock() {
 	e := &f.ending
-	if e.later == nil || len(f.slots) > 0 || len(f.ops) > 0 {
+	if e.later == nil || len(f.slots) > 0 || len(f.ops) > 0 || f.copying() {
 		f.mu.Unlock()
 		return
 	}

@@ -50,6 +50,36 @@
 // (exclusive), so none is dirtied in between. A reader that fills the page
 // cache during a direct write has what it read dropped by the same step.
 //
+// # Reading ahead
+//
+// With Config.ReadAhead a sequential reader is served from chunks, aligned
+// ranges that were read past the page cache before it asked for them, several
+// at a time. They are kept out of everybody else's way: for a random reader, in a
+// file of fewer than fewestChunks (32 MiB), where the page cache has the file or
+// bytes are staged, nothing is read ahead, and what no chunk has is read as
+// without them.
+//
+// A chunk may be used while it is alive, and this holds: since its reading
+// began, the File has not changed the backing file in its range. For whatever
+// changes that has a beginning and an end under File.mu. Writes past the windows
+// and barriers (truncations are some) have them in begin and finish, flushes in
+// the state flushing, which ends with the staged bytes. At the beginning all
+// chunks of the range die, those that are still being read as well, and between
+// beginning and end none is begun. So a read that finds, under the lock, what is
+// staged and which chunks are alive, finds the file as it is then; a request
+// keeps its chunks' memory until it has copied from them. A chunk says nothing
+// about where the file ends: what it has not read, the backing file is asked for.
+// Reads through the page cache beside it need no care, since the kernel keeps
+// both ways coherent for what is written.
+//
+// Who changes the backing file by other ways is seen late: once a chunk was
+// consumed, or a second after its last use, or four after it was read.
+//
+// Chunks come out of the pool and count in the budget, of which they leave a
+// quarter. A writer who finds it spent gets theirs before any window has to
+// leave, and nothing is read ahead for a while then. What fails is forgotten:
+// the reader who comes to the place meets the error by itself.
+//
 // # Files that do not gain
 //
 // Staging is left, file by file, when writes come in small pieces far from each

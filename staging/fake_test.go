@@ -27,6 +27,14 @@ type fake struct {
 	// fail may shorten a write (n < len) or fail it (err). Guarded by mu.
 	fail  func(direct bool, off int64, n int) (int, error)
 	delay func()
+
+	// Direct reads: late is called when the data of one is there and before it
+	// arrives, and may shorten it or fail it; cached answers Cached.
+	late   func(off int64, n int) (int, error)
+	cached func(off, n int64) bool
+	ahead  []span // that were read, in order
+	plain  int64  // bytes that ReadAt was asked for
+	stop   func() // called by ReadAt
 }
 
 func newFake(tb testing.TB) *fake {
@@ -74,12 +82,66 @@ func (b *fake) write(direct bool, p []byte, off int64) (n int, err error) {
 }
 
 func (b *fake) ReadAt(p []byte, off int64) (int, error) {
+	if b.stop != nil {
+		b.stop()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.plain += int64(len(p))
+	return b.copyOut(p, off), nil
+}
+
+// copyOut needs mu.
+func (b *fake) copyOut(p []byte, off int64) int {
 	if off >= int64(len(b.data)) {
-		return 0, nil
+		return 0
 	}
-	return copy(p, b.data[off:]), nil
+	return copy(p, b.data[off:])
+}
+
+func (b *fake) ReadDirect(p []byte, off int64) (n int, err error) {
+	if off%b.align.Offset != 0 || int64(len(p))%b.align.Offset != 0 || address(p)%b.align.Memory != 0 {
+		b.tb.Errorf("direct read of %d bytes at %d, memory at %#x, is not aligned", len(p), off, address(p))
+	}
+	b.mu.Lock()
+	n = b.copyOut(p, off)
+	late := b.late
+	b.mu.Unlock()
+	if late != nil {
+		n, err = late(off, n)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ahead = append(b.ahead, span{off, off + int64(n)})
+	return n, err
+}
+
+func (b *fake) Cached(off, n int64) bool {
+	b.mu.Lock()
+	cached := b.cached
+	b.mu.Unlock()
+	return cached != nil && cached(off, n)
+}
+
+func (b *fake) Size() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return int64(len(b.data))
+}
+
+// counted is how many bytes ReadAt was asked for since the last call.
+func (b *fake) counted() (plain int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	plain, b.plain = b.plain, 0
+	return plain
+}
+
+// setLate installs a hook, or removes it.
+func (b *fake) setLate(late func(off int64, n int) (int, error)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.late = late
 }
 
 func (b *fake) Sync(bool) error {

@@ -37,22 +37,33 @@ type File struct {
 	syncErr  error          // guarded by mu; of a failed sync, for good
 	pattern  pattern        // guarded by mu
 	ending   ending         // guarded by mu
+	ahead    *ahead         // nil if nothing is read ahead; what it holds is guarded by mu
 }
 
 // slot is the windows of one range.
 type slot struct{ sealed, active *window }
 
-// op is a write past the windows in progress, or a barrier.
+// op is something that goes on outside of windows, or a barrier.
 type op struct {
 	span
-	id      uint64
-	barrier bool
+	id   uint64
+	kind kind
 }
+
+// kind is what an op does.
+type kind uint8
+
+const (
+	writing kind = iota // past the windows
+	barrier             // keeps flushes and writes from beginning
+	reading             // ahead; of no concern to writers
+)
 
 // Open makes a File over b, without touching b. End it with Close, CloseLater
 // or Drop. Two Files over the same backing file do not know of each other.
 func (s *Stager) Open(b Backing) *File {
 	f := &File{s: s, b: b, slots: make(map[int64]slot)}
+	f.ahead = s.newAhead(b)
 	f.grid = sync.OnceValue(func() int64 { return b.Align().grid(s.cfg.WindowSize) })
 	s.mu.Lock()
 	s.files[f] = struct{}{}

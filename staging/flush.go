@@ -194,6 +194,9 @@ func (f *File) run(w *window) {
 		}
 	}
 	w.state = flushing
+	for _, r := range w.valid {
+		f.outdate(span{w.base + r.lo, w.base + r.hi})
+	}
 	f.attempts++
 	w.attempt = f.attempts
 	f.mu.Unlock()

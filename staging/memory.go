@@ -103,6 +103,64 @@ func (m *memory) takeCold() (*buffer, error) {
 	return m.source.make()
 }
 
+// hasSpare is spare.
+func (m *memory) hasSpare(n int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.spare(n)
+}
+
+// spare reports whether the budget has n bytes and a quarter of it would be left
+// for writers then. mu is held.
+func (m *memory) spare(n int64) bool {
+	return m.limit-m.used.Load()+m.pooled-n/PageSize >= m.limit/4
+}
+
+// takeSpare returns a buffer of which n bytes, whole pages, are paid for, and
+// hardly more, or nil if there are none to spare.
+func (m *memory) takeSpare(n int64) *buffer {
+	b, need, ok := m.paySpare(n)
+	if !ok {
+		return nil
+	}
+	if b == nil {
+		var err error
+		if b, err = m.takeCold(); err != nil {
+			m.unreserve(need)
+			return nil
+		}
+	}
+	b.touch(0, n)
+	if keep := (spans{{0, n}}); b.spare(keep) >= worthTrimming {
+		m.unreserve(b.trim(keep))
+	}
+	return b
+}
+
+// paySpare pays for n bytes, if they are spare: with the pages of a pooled
+// buffer, if there is one, and need pages besides.
+func (m *memory) paySpare(n int64) (b *buffer, need int64, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.spare(n) {
+		return nil, 0, false
+	}
+	need = n / PageSize
+	if b = pop(&m.warm); b != nil {
+		m.pooled -= b.pages
+		need = b.missing(0, n)
+	}
+	for m.used.Load()+need > m.limit && m.shrink() {
+	}
+	if m.reserve(need) {
+		return b, need, true
+	}
+	if b != nil {
+		m.pool(b)
+	}
+	return nil, 0, false
+}
+
 func pop(list *[]*buffer) *buffer {
 	n := len(*list)
 	if n == 0 {

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -55,6 +56,10 @@ func TestRandomOperations(t *testing.T) {
 		{"tight", Config{MinDirect: 4096, Memory: 128 << 10, Workers: 2, Age: -1}, 4},
 		{"bypassing", Config{MinDirect: 4096, Bypass: 4096, Memory: 256 << 10, Age: 5 * time.Millisecond}, 4},
 		{"mapped", Config{MinDirect: 4096, Bypass: 4096, Memory: 192 << 10, Age: 5 * time.Millisecond}, 4},
+		{"ahead alone", Config{MinDirect: 4096, ReadAhead: 256 << 10, chunk: 16 << 10, Age: -1}, 1},
+		{"ahead", Config{MinDirect: 4096, Bypass: 4096, ReadAhead: 128 << 10, chunk: 16 << 10, Age: time.Millisecond}, 4},
+		{"ahead tight", Config{MinDirect: 4096, Memory: 256 << 10, ReadAhead: 128 << 10, chunk: 8 << 10, Age: -1}, 4},
+		{"ahead mapped", Config{MinDirect: 4096, Bypass: 4096, ReadAhead: 128 << 10, chunk: 16 << 10, Age: time.Millisecond}, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -62,10 +67,14 @@ func TestRandomOperations(t *testing.T) {
 			cfg := c.cfg
 			cfg.WindowSize, cfg.MaxPiece, cfg.Poison = 64<<10, 64<<10, poison
 			cfg.RetryMin, cfg.RetryMax = time.Millisecond, 4*time.Millisecond
-			cfg.heap = c.name != "mapped"
+			cfg.heap = !strings.HasSuffix(c.name, "mapped")
 			m := &modelRun{t: t, s: pool(t, cfg), b: newFake(t), stripes: int64(c.goroutines)}
 			m.b.check = poison
 			m.b.setFail(flaky(seed))
+			if cfg.ReadAhead > 0 {
+				m.b.delay = func() { time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond) }
+				m.b.setLate(dawdling(seed))
+			}
 			m.f = m.s.Open(m.b)
 			var wg sync.WaitGroup
 			for g := range c.goroutines {
@@ -82,7 +91,7 @@ func TestRandomOperations(t *testing.T) {
 			}
 			st := m.s.Stats()
 			t.Logf("%+v", st)
-			if st.Lost != 0 || st.Failing != 0 {
+			if st.Lost != 0 || st.Failing != 0 || cfg.ReadAhead > 0 && cfg.Memory == 0 && st.AheadServed == 0 {
 				t.Errorf("%+v", st)
 			}
 		})
@@ -103,6 +112,26 @@ func flaky(seed uint64) func(bool, int64, int) (int, error) {
 	}
 }
 
+// dawdling delivers direct reads late, one in eight in part, and one in a
+// hundred not at all.
+func dawdling(seed uint64) func(int64, int) (int, error) {
+	var mu sync.Mutex
+	r := rand.New(rand.NewPCG(seed, 98))
+	return func(_ int64, n int) (int, error) {
+		mu.Lock()
+		pause, part, much := time.Duration(r.IntN(300))*time.Microsecond, r.IntN(8) == 0, r.IntN(n+1)
+		fail := r.IntN(100) == 0
+		mu.Unlock()
+		if time.Sleep(pause); part {
+			n = much
+		}
+		if fail {
+			return n, unix.EIO
+		}
+		return n, nil
+	}
+}
+
 func (m *modelRun) goroutine(g int64, r *rand.Rand) {
 	for step := range *modelSteps {
 		if m.t.Failed() {
@@ -112,8 +141,10 @@ func (m *modelRun) goroutine(g int64, r *rand.Rand) {
 		switch k := r.IntN(100); {
 		case k < 55:
 			m.write(at, g, r)
-		case k < 80:
+		case k < 70 || k < 80 && m.s.cfg.ReadAhead == 0:
 			m.read(at, g, r)
+		case k < 80:
+			m.scan(at, g, r)
 		case k < 88:
 			m.shared(func() { _ = m.f.Flush(r.Int64N(modelSize), r.Int64N(modelSize), nil) })
 		case k < 90:
@@ -226,6 +257,45 @@ func (m *modelRun) read(at string, g int64, r *rand.Rand) {
 	if err != nil || !bytes.Equal(got[:n], want) {
 		m.t.Errorf("%s: read of %d at %d gives %d bytes, %v, want %d; first difference at %d",
 			at, hi-lo, lo, n, err, len(want), lo+int64(differ(got[:n], want)))
+	}
+}
+
+// scan reads on from some place, with some disorder, and checks what g owns.
+func (m *modelRun) scan(at string, g int64, r *rand.Rand) {
+	const request, group = 4 << 10, 3
+	base := r.Int64N(modelSize/request) * request
+	for range 5 + r.IntN(30) {
+		for _, i := range r.Perm(group) {
+			m.whole.RLock()
+			m.scanned(at, g, base+int64(i)*request, request)
+			m.whole.RUnlock()
+		}
+		base += group * request
+	}
+}
+
+func (m *modelRun) scanned(at string, g, off int64, size int) {
+	got := bytes.Repeat([]byte{poison}, size)
+	n, err := m.f.ReadAt(got, off)
+	if err != nil {
+		m.t.Errorf("%s: scan of %d at %d: %v", at, size, off, err)
+	}
+	if i := bytes.IndexByte(got[:n], poison); i >= 0 {
+		m.t.Errorf("%s: stale memory at %d", at, off+int64(i))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range int64(n) {
+		if (off+i)/stripe%m.stripes != g || off+i >= int64(len(m.want)) {
+			continue
+		}
+		if got[i] != m.want[off+i] {
+			m.t.Errorf("%s: scan of %d at %d gives %d bytes; wrong at %d", at, size, off, n, off+i)
+			return
+		}
+	}
+	if m.stripes == 1 && int64(n) < min(off+int64(size), int64(len(m.want)))-off {
+		m.t.Errorf("%s: scan of %d at %d gives %d bytes of %d", at, size, off, n, len(m.want))
 	}
 }
 

@@ -19,7 +19,7 @@ func (f *File) tryThrough(p []byte, off int64) (int, error) {
 		f.mu.Unlock()
 		return 0, nil
 	}
-	id := f.begin(r, false)
+	id := f.begin(r, writing)
 	f.mu.Unlock()
 	n, err := f.buffered(p, off)
 	f.finish(id)
@@ -44,7 +44,7 @@ func (f *File) tryBypass(p []byte, off int64) (int, error) {
 		f.mu.Unlock()
 		return 0, nil
 	}
-	id := f.begin(r, false)
+	id := f.begin(r, writing)
 	f.mu.Unlock()
 	n, err := f.direct(p[:r.len()], off, grid)
 	f.finish(id)
@@ -52,9 +52,9 @@ func (f *File) tryBypass(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// WriteThrough writes p at off to the backing file: what is staged of the range
-// is flushed first, and stays in charge if that fails. It is for writers that
-// say so (O_SYNC, O_DIRECT). Errors are those of WriteAt and Flush.
+// WriteThrough writes p at off to the backing file, directly if it is aligned:
+// what is staged of the range is flushed first, and stays in charge if that
+// fails. It is for writers that say so (O_DIRECT). Errors are those of WriteAt and Flush.
 func (f *File) WriteThrough(p []byte, off int64, cancel <-chan struct{}) (int, error) {
 	if _, err := rangeOf(off, int64(len(p))); err != nil {
 		return 0, err
@@ -84,9 +84,16 @@ func (f *File) writeThrough(p []byte, off int64, cancel <-chan struct{}) (int, e
 			return 0, err
 		}
 	}
-	id := f.begin(r, false)
+	id := f.begin(r, writing)
 	f.mu.Unlock()
-	n, err := f.buffered(p, off)
+	var n int
+	var err error
+	grid := f.grid()
+	if grid > 0 && (off|int64(len(p)))&(grid-1) == 0 && address(p)&(PageSize-1) == 0 {
+		n, err = f.direct(p, off, grid)
+	} else {
+		n, err = f.buffered(p, off)
+	}
 	f.finish(id)
 	f.s.count.through.Add(int64(n))
 	return n, err
@@ -129,10 +136,14 @@ func (f *File) direct(p []byte, off, grid int64) (n int, err error) {
 	return n, nil
 }
 
-// begin notes a write past the windows, or a barrier, in r. It needs mu.
-func (f *File) begin(r span, barrier bool) (id uint64) {
+// begin notes what begins in r. Unless that only reads, what was read ahead of r
+// is outdated, and nothing is read ahead of it before the end. It needs mu.
+func (f *File) begin(r span, kind kind) (id uint64) {
+	if kind != reading {
+		f.outdate(r)
+	}
 	f.opID++
-	f.ops = append(f.ops, op{r, f.opID, barrier})
+	f.ops = append(f.ops, op{r, f.opID, kind})
 	return f.opID
 }
 
@@ -140,6 +151,11 @@ func (f *File) begin(r span, barrier bool) (id uint64) {
 func (f *File) finish(id uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.ended(id)
+}
+
+// ended is finish. It needs mu.
+func (f *File) ended(id uint64) {
 	for i := range f.ops {
 		if f.ops[i].id == id {
 			f.ops = append(f.ops[:i], f.ops[i+1:]...)
@@ -152,7 +168,7 @@ func (f *File) finish(id uint64) {
 // barred reports whether a barrier overlaps r. It needs mu.
 func (f *File) barred(r span) bool {
 	for _, o := range f.ops {
-		if o.barrier && o.overlaps(r) {
+		if o.kind == barrier && o.overlaps(r) {
 			return true
 		}
 	}

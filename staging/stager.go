@@ -29,6 +29,11 @@ type Stager struct {
 	clock  *time.Timer        // nil without Config.Age
 	ticks  bool               // guarded by mu; clock is set
 	wg     sync.WaitGroup
+
+	chunks     []*chunk     // guarded by mu; read ahead, of all files, in the order they began in
+	chunkClock *time.Timer  // set while there are any
+	paused     atomic.Int64 // nanoseconds after born until which nothing is read ahead
+	born       time.Time
 }
 
 // New starts a stager; Close ends it. The error says what is wrong with c.
@@ -37,7 +42,7 @@ func New(c Config) (*Stager, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stager{cfg: c, files: make(map[*File]struct{})}
+	s := &Stager{cfg: c, files: make(map[*File]struct{}), born: time.Now()}
 	s.mem.limit = c.Memory / PageSize
 	s.mem.source = source{size: c.WindowSize, poison: c.Poison, heap: c.heap}
 	s.wake.L = &s.mu
@@ -45,6 +50,8 @@ func New(c Config) (*Stager, error) {
 		s.clock = time.AfterFunc(time.Hour, s.tick)
 		s.clock.Stop()
 	}
+	s.chunkClock = time.AfterFunc(time.Hour, s.expire)
+	s.chunkClock.Stop()
 	for range c.Workers {
 		s.wg.Go(s.work)
 	}
@@ -96,6 +103,7 @@ func (s *Stager) Close() ([]Lost, error) {
 	if s.clock != nil {
 		s.clock.Stop()
 	}
+	s.chunkClock.Stop()
 	s.wake.Broadcast()
 	s.mu.Unlock()
 	s.wg.Wait()
@@ -188,9 +196,12 @@ func (s *Stager) oldest() (*window, *File) {
 // before it is sealed.
 const worthTrimming = 64
 
-// relieve makes active windows leave, the oldest first, until waiters can hope
-// for enough pages. No lock is held.
+// relieve gives up what was read ahead until waiters have enough pages, and then
+// makes active windows leave, the oldest first, until they can hope for enough.
+// No lock is held.
 func (s *Stager) relieve() {
+	for s.mem.short(0) && s.giveUp() {
+	}
 	for s.mem.short(s.coming.Load()) {
 		w, f := s.oldest()
 		if w == nil {

@@ -11,6 +11,10 @@ type Stats struct {
 	Direct   int64 // bytes given to Backing.WriteDirect
 	Buffered int64 // bytes given to Backing.WriteBuffered
 
+	Ahead       int64 // bytes read ahead
+	AheadServed int64 // bytes of reads that were copied from those
+	AheadWasted int64 // bytes of them that were dropped and nobody had asked for
+
 	Windows  int64 // opened
 	Flushes  int64 // of windows
 	Failures int64 // flushes that failed
@@ -31,6 +35,7 @@ type counters struct {
 	staged, bypassed, through, direct, buffered atomic.Int64
 	windows, flushes, failures, retries, waits  atomic.Int64
 	left, returned, lost                        atomic.Int64
+	ahead, aheadServed, aheadWasted             atomic.Int64
 }
 
 // Stats returns the figures.
@@ -39,6 +44,7 @@ func (s *Stager) Stats() Stats {
 	st := Stats{
 		Staged: c.staged.Load(), Bypassed: c.bypassed.Load(), Through: c.through.Load(),
 		Direct: c.direct.Load(), Buffered: c.buffered.Load(),
+		Ahead: c.ahead.Load(), AheadServed: c.aheadServed.Load(), AheadWasted: c.aheadWasted.Load(),
 		Windows: c.windows.Load(), Flushes: c.flushes.Load(), Failures: c.failures.Load(),
 		Retries: c.retries.Load(), Waits: c.waits.Load(),
 		Left: c.left.Load(), Returned: c.returned.Load(), Lost: c.lost.Load(),

@@ -15,9 +15,10 @@ const maxPart = 1 << 20
 // see the data; what went into a window is on its way with the next flush.
 //
 // Data goes to the backing file at once when it is large and aligned
-// (Config.Bypass; the rest of such a request is staged), when the file's
-// pattern does not gain from staging (see Through), and when the budget is
-// spent and does not get free since flushes fail.
+// (Config.Bypass; the rest of such a request is staged) and when the file's
+// pattern does not gain from staging (see Through); if that fails it is staged
+// after all, since the caller may have no other place for it. It goes there too
+// when the budget is spent and does not get free since flushes fail.
 //
 // An error says that the bytes from n on are not written: EINTR if cancel was
 // closed while waiting for memory, EINVAL or EFBIG for impossible offsets,
@@ -36,7 +37,7 @@ func (f *File) WriteAt(p []byte, off int64, cancel <-chan struct{}) (n int, err 
 	} else if bypass := f.s.cfg.Bypass; bypass > 0 && int64(len(p)) >= bypass {
 		n, err = f.tryBypass(p, off)
 	}
-	if err != nil {
+	if interrupted(err) {
 		return n, err
 	}
 	for n < len(p) {
@@ -83,7 +84,7 @@ func (f *File) stage(p []byte, off int64, cancel <-chan struct{}) (int, error) {
 
 // waitForMemory adds to g what a write of n bytes at off may need.
 func (s *Stager) waitForMemory(g *grant, off int64, n int, buffer bool, cancel <-chan struct{}) error {
-	if s.failed.Load() > 0 {
+	if s.failed.Load() > 0 && !s.giveUp() {
 		return errSpent
 	}
 	s.count.waits.Add(1)

@@ -76,6 +76,7 @@ func TestModelSettings(t *testing.T) {
 		{"staged, no caching", "staged", []string{"--attr-timeout=0s", "--entry-timeout=0s"}},
 		{"staged, small windows", "staged", []string{"--stage-size=64k", "--stage-memory=256k", "--attr-timeout=1h", "--flush-after=20ms"}},
 		{"staged, idle", "staged", []string{"--flush-on=idle", "--flush-after=100ms"}},
+		{"staged, direct reads", "staged", []string{"--direct-reads", "--stage-size=64k", "--stage-memory=256k"}},
 		{"staged, no windows", "staged", []string{"--stage-size=0"}},
 		{"staged, rules", "staged", []string{below("f", "cached")}},
 		{"direct, small requests", "direct", []string{"--max-write=64k", "--attr-timeout=1h"}},

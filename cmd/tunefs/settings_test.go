@@ -101,6 +101,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"--io=staged --backend=tape", "none of auto, direct, buffered"},
 		{"--io=staged --flush-on=never", "close or idle"},
 		{"--io=staged --flush-after=-1s", "cannot be negative"},
+		{"--io=staged --direct-reads --stage-size=0", "needs windows"},
 		{"--io=staged --flush-workers=0", "1 or more"},
 		{"--io=cached --stage-size=4M", "--stage-size has no meaning without --io=staged"},
 		{"-o flush_on=idle", "--flush-on has no meaning without --io=staged"},
@@ -137,10 +138,10 @@ func TestRefusedSettings(t *testing.T) {
 
 // The flags of the staged mode, and the same by -o.
 func TestStagedSettings(t *testing.T) {
-	want := stagingFlags{window: 4 << 20, memory: 4 << 30, backend: gds.Buffered, flushOn: onIdle, after: 0, workers: 8}
+	want := stagingFlags{window: 4 << 20, memory: 4 << 30, backend: gds.Buffered, flushOn: onIdle, after: 0, workers: 8, direct: true}
 	for _, args := range [][]string{
-		{"--io=staged", "--stage-size=4M", "--stage-memory=4G", "--backend=buffered", "--flush-on=idle", "--flush-after=0s", "--flush-workers=8"},
-		{"-o", "io=staged,stage_size=4MiB,stage_memory=4096M,backend=buffered,flush_on=Idle,flush_after=0s,flush_workers=8"},
+		{"--io=staged", "--stage-size=4M", "--stage-memory=4G", "--backend=buffered", "--flush-on=idle", "--flush-after=0s", "--flush-workers=8", "--direct-reads"},
+		{"-o", "io=staged,stage_size=4MiB,stage_memory=4096M,backend=buffered,flush_on=Idle,flush_after=0s,flush_workers=8,direct_reads"},
 	} {
 		if got := parse(t, args...); got.staging != want || got.options.Policy.IO != policy.Staged {
 			t.Errorf("%q: got %+v", args, got.staging)

@@ -23,6 +23,7 @@ type stagingFlags struct {
 	flushOn flushOn
 	after   time.Duration // 0: no age makes data leave
 	workers int
+	direct  bool // reads
 }
 
 // The defaults of stagingFlags.
@@ -31,6 +32,9 @@ const (
 	defaultMemory  = 256 << 20
 	defaultAfter   = 5 * time.Second
 	defaultWorkers = 4
+
+	// readAhead is how far direct reads go ahead of a program.
+	readAhead = 32 << 20
 )
 
 // flags are those that fill in s, at their defaults.
@@ -44,6 +48,7 @@ func (s *stagingFlags) flags() *pflag.FlagSet {
 	own.Var(&s.flushOn, "flush-on", "staged: close writes out before close(2) returns, and has it\nreport errors; idle does neither")
 	own.DurationVar(&s.after, "flush-after", defaultAfter, "staged: how long (`TIME`) data waits at most; 0s: till its window\nis full, or its file closed")
 	own.IntVar(&s.workers, "flush-workers", defaultWorkers, "staged: how many windows are written at once (`N`)")
+	own.BoolVar(&s.direct, "direct-reads", false, "staged: read large files ahead with O_DIRECT, so that their data\nis not in the page cache twice")
 	return own
 }
 
@@ -52,6 +57,8 @@ func (s *stagingFlags) check() error {
 	switch {
 	case s.workers < 1:
 		return usagef("--flush-workers=%d cannot write anything; use 1 or more", s.workers)
+	case s.direct && s.window == 0:
+		return usagef("--direct-reads needs windows; leave --stage-size=0 out")
 	case s.after < 0:
 		return usagef("--flush-after cannot be negative; use one like 5s, or 0s for no limit")
 	case int64(s.memory) < 2*int64(s.window):
@@ -96,6 +103,7 @@ func (s *stagingFlags) start(source string, log *slog.Logger) (fs.Staging, error
 	engine := gds.New(s.backend, log)
 	f := fs.Staging{
 		FlushOnClose: s.flushOn == onClose,
+		DirectReads:  s.direct,
 		Open: func(fd int) (fs.Backing, error) {
 			b, err := engine.Open(fd)
 			if err != nil {
@@ -111,10 +119,12 @@ func (s *stagingFlags) start(source string, log *slog.Logger) (fs.Staging, error
 	if age == 0 {
 		age = -1
 	}
+	c := staging.Config{WindowSize: int64(s.window), Memory: int64(s.memory), Workers: s.workers, Age: age}
+	if s.direct {
+		c.ReadAhead = readAhead
+	}
 	var err error
-	f.Stager, err = staging.New(staging.Config{
-		WindowSize: int64(s.window), Memory: int64(s.memory), Workers: s.workers, Age: age,
-	})
+	f.Stager, err = staging.New(c)
 	return f, err
 }
 
@@ -122,7 +132,7 @@ func (s *stagingFlags) start(source string, log *slog.Logger) (fs.Staging, error
 func (s *stagingFlags) describe() []any {
 	return []any{
 		"stage-size", s.window.String(), "stage-memory", s.memory.String(), "backend", s.backend,
-		"flush-on", s.flushOn.String(), "flush-after", s.after, "flush-workers", s.workers,
+		"flush-on", s.flushOn.String(), "flush-after", s.after, "flush-workers", s.workers, "direct-reads", s.direct,
 	}
 }
 
