@@ -26,7 +26,7 @@ type Options struct {
 	AttrTimeout  time.Duration     // how long the kernel may keep attributes
 	EntryTimeout time.Duration     // how long the kernel may keep names
 	MaxWrite     int               // largest payload of a request in bytes; 0 is 1 MiB
-	Readahead    int               // bytes; 0 is the kernel's default, 128 KiB; more needs root
+	Readahead    int               // bytes; 0 is the kernel's default, 128 KiB, or for root in staged mode 1 MiB; more needs root
 	AllowOther   bool              // also for other users than the one who mounts
 	MountOptions []string          // ro, noexec, suid, dev, noatime, ... as mount(8) calls them; nosuid and nodev are the default
 	Log          *slog.Logger      // nil logs nothing
@@ -37,6 +37,10 @@ type Options struct {
 // defaultMaxWrite is what one request carries unless fs.fuse.max_pages_limit
 // is raised: 256 pages.
 const defaultMaxWrite = 1 << 20
+
+// stagedReadahead is what suits the large requests of staged mode: measured, a
+// cold sequential read gains up to a fifth by it, and nothing by more.
+const stagedReadahead = 1 << 20
 
 // Mounted is a served mount.
 type Mounted struct {
@@ -77,6 +81,10 @@ func Mount(source, mountpoint string, o Options) (*Mounted, error) {
 		return nil, err
 	}
 	unix.Umask(0)
+	wanted := o.Readahead
+	if wanted == 0 && tree.writeback && tree.asRoot {
+		o.Readahead = stagedReadahead
+	}
 	server, err := fuse.NewServer(tree, mountpoint, mountOptions(tree, &o))
 	if err != nil {
 		tree.Close()
@@ -86,7 +94,9 @@ func Mount(source, mountpoint string, o Options) (*Mounted, error) {
 	err = m.chooseIO(o.Policy.IO)
 	go m.serve()
 	if err == nil && o.Readahead > 0 {
-		err = setReadahead(mountpoint, o.Readahead)
+		if err = setReadahead(mountpoint, o.Readahead); wanted == 0 {
+			err = nil // nobody asked for it
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.Detach())

@@ -114,7 +114,7 @@ func defineMountFlags(f *pflag.FlagSet, s *settings) (readOnly *bool, words *[]s
 	f.DurationVar(&o.AttrTimeout, "attr-timeout", defaultTimeout, "how long (`TIME`) the kernel may keep attributes; 0s to see\nchanges made in SOURCE at once")
 	f.DurationVar(&o.EntryTimeout, "entry-timeout", defaultTimeout, "how long (`TIME`) the kernel may keep names")
 	f.Var((*maxWriteValue)(&o.MaxWrite), "max-write", "the most data in one request")
-	f.Var((*readaheadValue)(&o.Readahead), "readahead", "how far the kernel reads ahead; 0 is its own default")
+	f.Var((*readaheadValue)(&o.Readahead), "readahead", "how far the kernel reads ahead; 0 is its own default,\nor 1M for root with --io=staged")
 	f.BoolVar(&o.AllowOther, "allow-other", false, "let other users in too")
 	readOnly = f.Bool("ro", false, "refuse every change")
 	words = f.StringArrayP("options", "o", nil, "a `LIST` of more options, separated by commas, as for mount(8)")
