@@ -129,7 +129,7 @@ func (t *Tree) attrTimeout(in *inode, st *unix.Statx_t) time.Duration {
 }
 
 func (t *Tree) fillEntry(in *inode, st *unix.Statx_t, out *fuse.EntryOut) {
-	t.overlay(in, st)
+	t.overlay(in, st, true)
 	if t.writeback && in.key.typ == unix.S_IFREG {
 		in.belief.first(st)
 	}
@@ -140,7 +140,7 @@ func (t *Tree) fillEntry(in *inode, st *unix.Statx_t, out *fuse.EntryOut) {
 }
 
 func (t *Tree) fillAttr(in *inode, st *unix.Statx_t, out *fuse.AttrOut) {
-	t.overlay(in, st)
+	t.overlay(in, st, false)
 	out.SetTimeout(t.attrTimeout(in, st))
 	t.fill(in, st, &out.Attr)
 }
@@ -181,7 +181,7 @@ func (t *Tree) Statx(_ <-chan struct{}, req *fuse.StatxIn, out *fuse.StatxOut) f
 	if err := t.statOpen(in, req.Fh, req.GetattrFlags&fuse.FUSE_GETATTR_FH != 0, &st); err != nil {
 		return t.status(err)
 	}
-	t.overlay(in, &st)
+	t.overlay(in, &st, false)
 	out.FromStatx(&st)
 	out.Ino = t.inoOf(in.key)
 	out.Blksize = t.blksize(in, st.Blksize)

@@ -303,7 +303,7 @@ func (t *Tree) Release(_ <-chan struct{}, req *fuse.ReleaseIn) {
 	if f == nil {
 		return
 	}
-	if f.wrote.Load() {
+	if f.wrote.Load() && f.stage == nil { // else its end does that
 		f.in.cacheIs(f.fd)
 	}
 	backing, nameless := f.in.dropHandle(f)

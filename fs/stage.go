@@ -230,13 +230,14 @@ func (t *Tree) flushStage(s *stage) error {
 }
 
 // overlay makes st, the attributes of a file, what they will be once it is
-// flushed.
-func (t *Tree) overlay(in *inode, st *unix.Statx_t) {
+// flushed; first says that the kernel may get them for a new inode, whose size
+// it takes from them, as it does not later.
+func (t *Tree) overlay(in *inode, st *unix.Statx_t, first bool) {
 	if !t.writeback {
 		return
 	}
 	if s := in.staged(); s != nil {
-		s.overlay(st)
+		s.overlay(st, first)
 		s.release(t)
 	}
 	if st.Blocks == 0 && in.isWritten() {
@@ -246,12 +247,13 @@ func (t *Tree) overlay(in *inode, st *unix.Statx_t) {
 	}
 }
 
-func (s *stage) overlay(st *unix.Statx_t) {
-	// The end first, and the file's size anew: a flush moves bytes from the
-	// one to the other.
+func (s *stage) overlay(st *unix.Statx_t, first bool) {
 	end, bytes := uint64(s.End()), uint64(s.StagedBytes())
-	if statFD(s.file.fd, st) != nil {
-		return // st is right but for what happened since
+	if first {
+		// Anew, and after the end: a flush moves bytes from the one to the other.
+		if statFD(s.file.fd, st) != nil {
+			return // st is right but for what happened since
+		}
 	}
 	if end > st.Size {
 		const unit = 512 // of st_blocks
