@@ -35,8 +35,9 @@ func (f *File) Drop() {
 	f.shut(func() []Lost { return nil })
 }
 
-// shut drops all windows, once nothing is being written, and reports lost,
-// called with mu held, as the way to end asks for.
+// shut drops all windows and what is read ahead, once nothing is being written
+// or read ahead, and reports lost, called with mu held, as the way to end asks
+// for.
 func (f *File) shut(lost func() []Lost) (l []Lost) {
 	f.mu.Lock()
 	f.ending.closed = true

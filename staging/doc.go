@@ -54,23 +54,23 @@
 //
 // With Config.ReadAhead a sequential reader is served from chunks, aligned
 // ranges that were read past the page cache before it asked for them, several
-// at a time. They are kept out of everybody else's way: for a random reader, in a
-// file of fewer than fewestChunks (32 MiB), where the page cache has the file or
-// bytes are staged, nothing is read ahead, and what no chunk has is read as
-// without them.
+// at a time. They are kept out of everybody else's way: nothing is read ahead
+// for a random reader, in a file of fewer than fewestChunks (32 MiB), where
+// bytes are staged, and where the page cache has the file; and what no chunk
+// has is read as without them.
 //
 // A chunk may be used while it is alive, and this holds: since its reading
-// began, the File has not changed the backing file in its range. For whatever
-// changes that has a beginning and an end under File.mu. Writes past the windows
-// and barriers (truncations are some) have them in begin and finish, flushes in
-// the state flushing, which ends with the staged bytes. At the beginning all
-// chunks of the range die, those that are still being read as well, and between
-// beginning and end none is begun. So a read that finds, under the lock, what is
-// staged and which chunks are alive, finds the file as it is then; a request
-// keeps its chunks' memory until it has copied from them. A chunk says nothing
-// about where the file ends: what it has not read, the backing file is asked for.
-// Reads through the page cache beside it need no care, since the kernel keeps
-// both ways coherent for what is written.
+// began, the File has not changed the backing file in its range. For each such
+// change has a beginning and an end under File.mu: begin and finish for writes
+// past the windows and for barriers (a truncation is one), the state flushing,
+// which ends when the bytes are not staged any more, for flushes. With the
+// beginning all chunks of the range die, those that are still being read as
+// well, and none is begun before the end. So a request that finds, under the
+// lock, what is staged and which chunks are alive, finds the file as it is then;
+// it keeps the chunks' memory until it has copied from them. A chunk says
+// nothing about where the file ends: for what it has not read, the backing file
+// is asked. Reads through the page cache beside it need no care, since the
+// kernel keeps both ways coherent for what is written.
 //
 // Who changes the backing file by other ways is seen late: once a chunk was
 // consumed, or a second after its last use, or four after it was read.
