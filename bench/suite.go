@@ -28,6 +28,7 @@ func Suites() []Suite {
 		{Name: "data", Run: (*Setup).data},
 		{Name: "metadata", Run: (*Setup).metadata},
 		{Name: "libc", Run: (*Setup).libc},
+		{Name: "staging", Run: (*Setup).staging},
 		{Name: "mount", Run: (*Setup).mount},
 	}
 }
@@ -41,9 +42,9 @@ func (s *Setup) tunefs(name, mode string, flags ...string) Filesystem {
 // modes are the ones that this user may mount.
 func modes() []string {
 	if os.Geteuid() != 0 {
-		return []string{"cached", "direct"}
+		return []string{"cached", "direct", "staged"}
 	}
-	return []string{"passthrough", "cached", "direct"}
+	return []string{"passthrough", "cached", "direct", "staged"}
 }
 
 // withAll attaches all of filesystems, each to a source of its own, calls use, and detaches them and removes what they
