@@ -11,10 +11,11 @@ type way uint8
 const (
 	wayDirect   way = iota
 	wayBuffered     // through the page cache
+	wayCuFile
 	ways
 )
 
-var wayNames = [ways]string{wayDirect: "direct", wayBuffered: "buffered"}
+var wayNames = [ways]string{wayDirect: "direct", wayBuffered: "buffered", wayCuFile: "cufile"}
 
 // Size classes of extents: the first holds those below 4 KiB, each further one
 // those below four times as much, the last all that are larger.
