@@ -116,7 +116,7 @@ func (s *Setup) durableRows(ctx context.Context, writer string, native, staged *
 	} else if takes {
 		cases = append(cases, direct.measured(writer, native))
 	}
-	samples, err := s.stagingSamples(ctx, "1 GiB to disk", cases)
+	samples, err := s.stagingSamples(ctx, "1 GiB to disk", s.stagingPlan(diskBudget), cases)
 	if err != nil {
 		return nil, err
 	}

@@ -52,13 +52,15 @@ func (s *Setup) stagedUntarRows(ctx context.Context, _ string, subjects []*Attac
 		}
 	}
 	work := fmt.Sprintf("untar %d files", treeFolders*treeFiles)
-	samples, err := s.stagingSamples(ctx, work, subjectCases(subjects, func(ctx context.Context, subject *Attached) (float64, error) {
+	unpack := func(ctx context.Context, subject *Attached) (float64, error) {
 		if err := subject.settle(); err != nil {
 			return 0, err
 		}
 		run, err := untarAgain(ctx, archive, subject.Dir)
 		return run.Wall.Seconds(), err
-	}))
+	}
+	plan := Plan{Rounds: s.Rounds, Budget: untarBudget} // it takes so long that warming up would not show
+	samples, err := s.stagingSamples(ctx, work, plan, subjectCases(subjects, unpack))
 	if err != nil {
 		return nil, err
 	}
@@ -68,9 +70,8 @@ func (s *Setup) stagedUntarRows(ctx context.Context, _ string, subjects []*Attac
 func (s *Setup) smallWriteRows(ctx context.Context, writer string, subjects []*Attached) ([]Row, error) {
 	var all []Row
 	for _, w := range smallWritings() {
-		samples, err := s.stagingSamples(ctx, w.work, subjectCases(subjects, func(ctx context.Context, subject *Attached) (float64, error) {
-			return w.run(ctx, writer, subject)
-		}))
+		write := func(ctx context.Context, subject *Attached) (float64, error) { return w.run(ctx, writer, subject) }
+		samples, err := s.stagingSamples(ctx, w.work, s.stagingPlan(stagingBudget), subjectCases(subjects, write))
 		if err != nil {
 			return nil, err
 		}

@@ -15,7 +15,7 @@ import (
 	"tunefs/bench"
 )
 
-const benchHelp = `Usage: tunefs bench [flags] [data | metadata | libc | mount | all]...
+const benchHelp = `Usage: tunefs bench [flags] [data | metadata | libc | staging | mount | all]...
 
 Measures tunefs on this machine beside the folder itself and beside other filesystems:
 medians of interleaved runs (half of the runs are within about the share behind the ±),
@@ -24,6 +24,7 @@ and ratios to the folder itself, or the first column, where more than 1 is bette
   data      reads and writes with fio, 256 MiB, warm
   metadata  create, stat, open, rename, unlink; find; tar
   libc      what stdio's buffer is worth: 128k against 8k
+  staging   what staged mode promises: windows, writes to disk, small writes, cold reads
   mount     time to mount, memory, and whether anything grows
 `
 
