@@ -41,7 +41,7 @@ func (b *belief) settle(fd int) {
 
 // grow notes that the kernel knows of bytes up to end.
 func (b *belief) grow(end int64) {
-	for {
+	for b.set.Load() {
 		size := b.size.Load()
 		if end <= size || b.size.CompareAndSwap(size, end) {
 			return
@@ -83,19 +83,19 @@ func stored(wanted, got int64) bool {
 
 // stale reports whether somebody has changed the file in, whose attributes are
 // st, without the kernel knowing. While the mount writes to it, nobody can say.
-func (t *Tree) stale(in *inode, st *unix.Statx_t) bool {
-	return in.belief.set.Load() && in.stage.Load() == nil && !in.belief.agrees(st) && !in.isWritten()
+func (in *inode) stale(st *unix.Statx_t) bool {
+	return in.belief.set.Load() && !in.belief.agrees(st) && !in.ours()
 }
 
 // current is in, which has been found as name with the attributes st, or an
 // inode in its place if the kernel knows too little of its file. It takes the
 // caller's reference and returns one.
 func (t *Tree) current(in *inode, dirfd int, name string, st *unix.Statx_t) *inode {
-	if !t.stale(in, st) {
+	if !in.stale(st) {
 		return in
 	}
 	// st may be from before a write through us that has ended since.
-	if statAt(dirfd, name, st) != nil || identityOf(st) != in.key || !t.stale(in, st) {
+	if statAt(dirfd, name, st) != nil || identityOf(st) != in.key || !in.stale(st) {
 		return in
 	}
 	fresh := t.inodes.replace(in)

@@ -64,11 +64,10 @@ func (t *Tree) Write(_ <-chan struct{}, req *fuse.WriteIn, data []byte) (uint32,
 	if !f.wrote.Load() {
 		f.wrote.Store(true)
 	}
-	f.in.belief.grow(int64(req.Offset) + int64(len(data)))
 	if f.stage != nil {
 		past := req.Flags&unix.O_DIRECT != 0 && req.WriteFlags&fuse.WRITE_CACHE == 0
 		n, err := f.stage.write(data, int64(req.Offset), past)
-		t.dropped(f.in, req, n, len(data), err)
+		t.wrote(f.in, req, n, len(data), err)
 		return uint32(n), t.status(err)
 	}
 	n, err := t.writeBacking(f, req, data)
@@ -77,19 +76,23 @@ func (t *Tree) Write(_ <-chan struct{}, req *fuse.WriteIn, data []byte) (uint32,
 		// of an error.
 		_, err = pwrite(f.fd, data[n:], int64(req.Offset)+int64(n), false)
 	}
-	t.dropped(f.in, req, n, len(data), err)
+	t.wrote(f.in, req, n, len(data), err)
 	if f.gathers {
 		f.in.belief.restore(f.fd)
 	}
 	return uint32(n), t.status(err)
 }
 
-// dropped reports what an error of a WRITE means for pages that the kernel
-// writes back: it tells a program, but it does not keep them.
-func (t *Tree) dropped(in *inode, req *fuse.WriteIn, n, of int, err error) {
+// wrote notes what came of a WRITE of which n bytes were done. Pages that the
+// kernel writes back it has told programs of already, and after an error it
+// tells one, but does not keep them.
+func (t *Tree) wrote(in *inode, req *fuse.WriteIn, n, of int, err error) {
+	end := int64(req.Offset) + int64(n)
 	if err != nil && req.WriteFlags&fuse.WRITE_CACHE != 0 {
-		t.lose(in, int64(req.Offset)+int64(n), int64(of-n), err)
+		t.lose(in, end, int64(of-n), err)
+		end = int64(req.Offset) + int64(of)
 	}
+	in.belief.grow(end)
 }
 
 // writeBacking writes to the backing file itself, after what is staged by
@@ -191,14 +194,14 @@ func (t *Tree) Fallocate(_ <-chan struct{}, req *fuse.FallocateIn) fuse.Status {
 		return fuse.EBADF
 	}
 	f.wrote.Store(true)
-	if req.Mode&unix.FALLOC_FL_KEEP_SIZE == 0 {
-		f.in.belief.grow(int64(req.Offset + req.Length))
-	}
 	err := t.barrier(f.in, int64(req.Offset), int64(req.Length), func() error {
 		return retry(func() error {
 			return unix.Fallocate(f.fd, req.Mode, int64(req.Offset), int64(req.Length))
 		})
 	})
+	if err == nil && req.Mode&unix.FALLOC_FL_KEEP_SIZE == 0 {
+		f.in.belief.grow(int64(req.Offset + req.Length))
+	}
 	if f.gathers {
 		f.in.belief.restore(f.fd)
 	}
@@ -251,7 +254,9 @@ func (t *Tree) CopyFileRange(_ <-chan struct{}, req *fuse.CopyFileRangeIn) (uint
 		n, err = unix.CopyFileRange(from.fd, &offIn, to.fd, &offOut, int(length), int(req.Flags))
 		return err
 	})
-	to.in.belief.grow(int64(req.OffOut) + int64(max(n, 0)))
+	if n > 0 {
+		to.in.belief.grow(int64(req.OffOut) + int64(n))
+	}
 	if to.gathers {
 		to.in.belief.restore(to.fd)
 	}

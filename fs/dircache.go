@@ -9,7 +9,7 @@ import (
 // reference; the descriptor is closed with the last.
 type dirFD struct {
 	fd   int
-	refs atomic.Int32
+	refs counted
 	hot  atomic.Bool // used since the clock's hand came by
 	in   *inode
 	slot int // guarded by dirCache.mu; -1 when not in the cache
@@ -17,29 +17,24 @@ type dirFD struct {
 
 // acquire takes a reference unless the descriptor is closed already.
 func (d *dirFD) acquire() bool {
-	for {
-		n := d.refs.Load()
-		if n == 0 {
-			return false
-		}
-		if d.refs.CompareAndSwap(n, n+1) {
-			if !d.hot.Load() {
-				d.hot.Store(true)
-			}
-			return true
-		}
+	if !d.refs.acquire() {
+		return false
 	}
+	if !d.hot.Load() {
+		d.hot.Store(true)
+	}
+	return true
 }
 
 func (d *dirFD) release() {
-	if d.refs.Add(-1) == 0 {
+	if d.refs.drop() {
 		close_(d.fd)
 	}
 }
 
 // evict closes the descriptor if only the cache refers to it.
 func (d *dirFD) evict() bool {
-	if !d.refs.CompareAndSwap(1, 0) {
+	if !d.refs.dropOnly() {
 		return false
 	}
 	d.in.dir.CompareAndSwap(d, nil)

@@ -19,14 +19,14 @@ type file struct {
 	gathers bool         // the kernel gathers what is written
 	wrote   atomic.Bool  // something was written through the daemon
 	direct  atomic.Int32 // a second descriptor, with O_DIRECT, or noDirect; opened when first asked for
-	refs    atomic.Int32 // the descriptors are closed with the last
+	refs    counted      // the descriptors are closed with the last
 	slot    int          // place in in.handles; guarded by in.mu
 }
 
 func (f *file) writes() bool { return f.access != unix.O_RDONLY }
 
 func (f *file) release() {
-	if f.refs.Add(-1) > 0 {
+	if !f.refs.drop() {
 		return
 	}
 	close_(f.fd)
@@ -99,7 +99,7 @@ func (t *Tree) Open(_ <-chan struct{}, req *fuse.OpenIn, out *fuse.OpenOut) fuse
 	}
 	if req.Flags&unix.O_TRUNC != 0 {
 		in.belief.restore(fd)
-	} else if t.stale(in, &st) && !in.belief.refused.Swap(true) {
+	} else if in.stale(&st) && !in.belief.refused.Swap(true) {
 		// The kernel looks the name up afresh, unless it has none to look up.
 		close_(fd)
 		return fuse.Status(unix.ESTALE)
@@ -178,7 +178,7 @@ func (in *inode) like(access uint32) *file {
 	defer in.mu.Unlock()
 	for _, f := range in.handles {
 		if f.access == access || f.access == unix.O_RDWR {
-			f.refs.Add(1)
+			f.refs.take()
 			return f
 		}
 	}
@@ -215,19 +215,19 @@ func (t *Tree) open(in *inode, flags int) (int, error) {
 // tells the kernel how to do I/O on it, the mode wanted if it can be.
 func (t *Tree) handle(in *inode, fd int, wanted policy.IO, flags uint32, st *unix.Statx_t, out *fuse.OpenOut) error {
 	f := &file{in: in, fd: fd, access: flags & unix.O_ACCMODE}
-	f.refs.Store(1)
+	f.refs.start(1)
 	if t.writeback && f.writes() && !suitsPages(fd) {
 		wanted = policy.Direct
 	}
 	f.gathers = t.writeback && wanted != policy.Direct
 	// While the mount writes a file, the kernel's pages are newer than its
 	// backing file, which changes with every flush.
-	ours := t.writeback && (in.stage.Load() != nil || in.isWritten())
+	ours := t.writeback && in.ours()
 	if t.stages(f, wanted) {
-		if err := t.joinStage(f); err != nil {
+		if err := t.joinStage(f); err != nil && f.writes() {
 			f.release()
 			return err
-		}
+		} // else it is read without
 	}
 
 	in.mu.Lock()
@@ -317,6 +317,9 @@ func (t *Tree) Release(_ <-chan struct{}, req *fuse.ReleaseIn) {
 		}
 	}
 	if f.stage != nil {
+		if f.wrote.Load() {
+			f.stage.wrote.Store(true)
+		}
 		t.leaveStage(f.stage)
 	}
 	f.release()

@@ -85,7 +85,7 @@ func TestDirCacheClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := &dirFD{fd: fd, in: &inode{}, slot: -1}
-		d.refs.Store(1)
+		d.refs.start(1)
 		d.in.dir.Store(d)
 		c.add(d)
 		return d
@@ -101,14 +101,14 @@ func TestDirCacheClock(t *testing.T) {
 	if len(c.ring) != c.limit {
 		t.Errorf("%d entries, limit %d", len(c.ring), c.limit)
 	}
-	if busy.refs.Load() != 2 {
+	if busy.refs.n.Load() != 2 {
 		t.Error("a descriptor in use was evicted")
 	}
 	if rest[0].acquire() || rest[0].in.dir.Load() != nil {
 		t.Error("an evicted descriptor is still on offer")
 	}
 	c.remove(busy)
-	if busy.refs.Load() != 1 {
+	if busy.refs.n.Load() != 1 {
 		t.Error("removal must leave the user's reference")
 	}
 	busy.release()

@@ -134,7 +134,7 @@ func (t *Tree) cacheDirectory(in *inode, fd int) *dirFD {
 		return d
 	}
 	d := &dirFD{fd: fd, in: in, slot: -1}
-	d.refs.Store(2) // the cache's and the caller's
+	d.refs.start(2) // the cache's and the caller's
 	d.hot.Store(true)
 	in.dir.Store(d)
 	in.mu.Unlock()
@@ -189,7 +189,7 @@ func (in *inode) held() (grip, bool) {
 	defer in.mu.Unlock()
 	if n := len(in.handles); n > 0 {
 		f := in.handles[n-1]
-		f.refs.Add(1)
+		f.refs.take()
 		return grip{fd: f.fd, opened: true, file: f}, true
 	}
 	if in.pin >= 0 {

@@ -44,7 +44,7 @@ func (t *Tree) SetAttr(_ <-chan struct{}, req *fuse.SetAttrIn, out *fuse.AttrOut
 func (t *Tree) gripFor(in *inode, req *fuse.SetAttrIn) (grip, error) {
 	if fh, ok := req.GetFh(); ok && !in.key.isDir() {
 		if f := t.files.get(fh); f != nil {
-			f.refs.Add(1)
+			f.refs.take()
 			return grip{fd: f.fd, opened: true, file: f}, nil
 		}
 	}
@@ -144,6 +144,7 @@ func (t *Tree) setTimes(in *inode, g grip, req *fuse.SetAttrIn) error {
 		timespec(req.Valid, fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, req.Atime, req.Atimensec),
 		timespec(req.Valid, fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, req.Mtime, req.Mtimensec),
 	}
+	known := in.belief.mtime.Load()
 	switch mtime := times[1]; mtime.Nsec { // before the call, for flushes at work
 	case unix.UTIME_OMIT:
 	case unix.UTIME_NOW:
@@ -157,6 +158,8 @@ func (t *Tree) setTimes(in *inode, g grip, req *fuse.SetAttrIn) error {
 		// owner may set one. This is as near as a mere writer can come.
 		err = unix.UtimesNanoAt(g.fd, "", []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_NOW}}, unix.AT_EMPTY_PATH)
 		in.belief.settle(g.fd)
+	} else if err != nil {
+		in.belief.mtime.Store(known)
 	}
 	return err
 }

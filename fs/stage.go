@@ -47,8 +47,10 @@ type stage struct {
 
 	// plain says that the file has no capabilities that a write takes away.
 	plain atomic.Bool
+	// wrote says that a member that has left changed the file.
+	wrote atomic.Bool
 
-	refs    atomic.Int32 // the File's life and requests at work; with the last all is given back
+	refs    counted // the File's life and requests at work; with the last all is given back
 	ended   sync.Once
 	life    sync.Mutex // over members and the end that their number decides
 	members int        // guarded by life; open handles that have joined
@@ -60,22 +62,8 @@ type stage struct {
 // with success or an error.
 var patient <-chan struct{} // never closed
 
-// acquire takes a reference, unless the stage has ended: then the backing file
-// alone has all the data.
-func (s *stage) acquire() bool {
-	for {
-		n := s.refs.Load()
-		if n == 0 {
-			return false
-		}
-		if s.refs.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
 func (s *stage) release(t *Tree) {
-	if s.refs.Add(-1) > 0 {
+	if !s.refs.drop() {
 		return
 	}
 	if err := s.backing.Close(); err != nil {
@@ -85,12 +73,19 @@ func (s *stage) release(t *Tree) {
 }
 
 // staged returns the stage of in with a reference for the caller, or nil if
-// there is none.
+// there is none, or none any more: then the backing file alone has all the data.
 func (in *inode) staged() *stage {
-	if s := in.stage.Load(); s != nil && s.acquire() {
+	if s := in.stage.Load(); s != nil && s.refs.acquire() {
 		return s
 	}
 	return nil
+}
+
+// ours reports whether the kernel knows the file better than its backing file
+// does: the mount has it open for writing, or data of it is staged.
+func (in *inode) ours() bool {
+	s := in.stage.Load()
+	return s != nil && s.StagedBytes() > 0 || in.isWritten()
 }
 
 // stages reports whether a handle, for a file in the mode io, joins a stage.
@@ -147,8 +142,8 @@ func (t *Tree) newStage(f *file) (*stage, error) {
 		return nil, err
 	}
 	s := &stage{in: f.in, file: f, backing: b, members: 1}
-	s.refs.Store(1)
-	f.refs.Add(1)
+	s.refs.start(1)
+	f.refs.take()
 	s.File = t.Staging.Stager.Open(timekeeper{b, s})
 	return s, nil
 }
@@ -171,7 +166,9 @@ func (t *Tree) endStage(s *stage, lost []staging.Lost) {
 		for _, l := range lost {
 			t.lose(s.in, l.Off, l.Len, l.Err)
 		}
-		s.in.cacheIs(s.file.fd)
+		if s.wrote.Load() {
+			s.in.cacheIs(s.file.fd)
+		}
 		s.in.stage.CompareAndSwap(s, nil)
 		s.release(t)
 		t.forget(s.in, 0) // which the stage has kept known

@@ -107,7 +107,7 @@ func NewTree(source string, s Settings) (*Tree, error) {
 	t.rootDev = key.dev
 	t.root = t.inodes.ref(key)
 	d := &dirFD{fd: fd, in: t.root, slot: -1}
-	d.refs.Store(1) // never in the cache, so never evicted
+	d.refs.start(1) // never in the cache, so never evicted
 	t.root.dir.Store(d)
 	t.dirs.limit, t.maxPins = descriptorBudget()
 	return t, nil

@@ -107,9 +107,12 @@ func endStaged(t *testing.T, s *stagedSite, end stagedEnd, flag string) {
 // written over by what the other had left to write.
 func TestStagedRemount(t *testing.T) {
 	d, s := newFaultyDisk(t)
-	s.start("--flush-on=idle", "--flush-after=1h")
+	s.start("--flush-on=idle", "--flush-after=1h", "--flush-workers=1")
 	old, fresh := stagedBytes(1, 3000000), stagedBytes(2, 2000000)
 	must(t, os.WriteFile(s.path("file"), old, 0o644))
+	for i := range 10 { // which keep it busy
+		must(t, os.WriteFile(s.path(fmt.Sprint("other", i)), []byte("x"), 0o644))
+	}
 	d.set("delay 300ms\n")
 	must(t, unmountOnce(s.mnt))
 	first := s.done
@@ -125,6 +128,21 @@ func TestStagedRemount(t *testing.T) {
 	s.unmountClean()
 	<-first
 	wantFile(t, filepath.Join(d.under, "file"), fresh)
+}
+
+// TestStagedTwice: two staged mounts of one SOURCE would write over each other's data.
+func TestStagedTwice(t *testing.T) {
+	m := mount(t, withMode("staged"))
+	second := filepath.Join(scratch(t), "mnt")
+	must(t, os.Mkdir(second, 0o755))
+	t.Cleanup(func() { _ = unix.Unmount(second, unix.MNT_DETACH) }) // of a mount that should not be there
+	out, err := tryRun(exec.Command(tunefsBinary(t), "mount", "--io=staged", m.Source, second))
+	if err == nil || !strings.Contains(out, "can be staged by one mount only") || !strings.Contains(out, m.Dir) {
+		t.Errorf("a second mount gives %v and says %q", err, out)
+	}
+	if left, err := mountsBelow(second); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
 }
 
 // TestStagedSignalsWhileFlushing: once nothing is mounted any more a signal does not end a daemon that still writes; the

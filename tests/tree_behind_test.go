@@ -89,9 +89,9 @@ func knowledges() []knowledge {
 // TestFileChangedBehind: a file changes in SOURCE while the kernel knows it. Its path gives the new content or
 // says cleanly that there is none; who holds the old file never gets another's data.
 func TestFileChangedBehind(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode string) {
+	eachReading(t, func(t *testing.T, mode string, args ...string) {
 		for _, timeout := range []string{"0s", "60s"} {
-			m := mount(t, withMode(mode), withArgs("--attr-timeout="+timeout, "--entry-timeout="+timeout))
+			m := mount(t, withMode(mode), withArgs(args...), withArgs("--attr-timeout="+timeout, "--entry-timeout="+timeout))
 			for _, change := range changes() {
 				for _, known := range knowledges() {
 					if mode == "staged" && known.name == "open for writing" && change.same {
@@ -103,6 +103,37 @@ func TestFileChangedBehind(t *testing.T) {
 				}
 			}
 			m.Unmount()
+		}
+	})
+}
+
+// eachReading runs f in every mode, and in staged mode once more with its other way to read.
+func eachReading(t *testing.T, f func(t *testing.T, mode string, args ...string)) {
+	t.Helper()
+	eachMode(t, func(t *testing.T, mode string) { f(t, mode) })
+	t.Run("direct reads", func(t *testing.T) { f(t, "staged", "--direct-reads") })
+}
+
+// TestChangedWhileRead: a file is changed in SOURCE, to the same size and mtime, while a program has it open and its
+// pages are cached. Who opens it after that program has closed it reads what is there.
+func TestChangedWhileRead(t *testing.T) {
+	eachReading(t, func(t *testing.T, mode string, args ...string) {
+		m := mount(t, withMode(mode), withArgs(args...))
+		must(t, os.WriteFile(m.Backing("file"), []byte("old"), 0o644))
+		must(t, readsAs(m.Path("file"), "old"))
+		f, err := os.Open(m.Path("file"))
+		must(t, err)
+		must(t, second(f.Read(make([]byte, 3))))
+		st, err := f.Stat()
+		must(t, err)
+		awaitClockTick()
+		must(t, os.WriteFile(m.Backing("file"), []byte("new"), 0o644))
+		must(t, os.Chtimes(m.Backing("file"), st.ModTime(), st.ModTime()))
+		must(t, f.Close())
+		// The daemon learns of the close a little later.
+		for range 3 {
+			must(t, readsAs(m.Path("file"), "new"))
+			awaitClockTick()
 		}
 	})
 }
