@@ -26,7 +26,7 @@ test: ## install what tests need, lint, and run all tests
 soak: export TUNEFS_SOAK = 1
 soak: test ## as test, with the long runs
 
-bench: ## measure against the disk and other filesystems, in ten minutes (ARGS: suites and flags of tunefs bench)
+bench: ## measure against the disk and other filesystems, in a quarter of an hour (ARGS: suites and flags of tunefs bench)
 	@scripts/install-deps.sh bench
 	@$(MAKE) --no-print-directory build
 	@scripts/bench.sh $(ARGS)

@@ -50,19 +50,10 @@ func (s *Setup) readyRows(ctx context.Context) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ready, idle []Row
-	for i, fsys := range filesystems {
-		var milliseconds, mib []float64
-		for _, sample := range samples[i] {
-			milliseconds, mib = append(milliseconds, sample.readyMilliseconds), append(mib, sample.idleMiB)
-		}
-		row := Row{Suite: "mount", Work: "time until it answers", Subject: fsys.Name, Unit: Milliseconds}
-		row.Summary = Summarize(milliseconds)
-		ready = append(ready, row)
-		row.Work, row.Unit, row.Summary = "idle memory (RSS)", MiB, Summarize(mib)
-		idle = append(idle, row)
-	}
-	return append(ready, idle...), nil
+	return figureRows("mount", cases, samples,
+		figure[mountSample]{"time until it answers", Milliseconds, func(m mountSample) float64 { return m.readyMilliseconds }},
+		figure[mountSample]{"idle memory (RSS)", MiB, func(m mountSample) float64 { return m.idleMiB }},
+	), nil
 }
 
 func (s *Setup) mountOnce(ctx context.Context, fsys Filesystem) (sample mountSample, err error) {

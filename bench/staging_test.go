@@ -3,7 +3,6 @@ package bench
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -116,9 +115,6 @@ func TestDropCached(t *testing.T) {
 }
 
 func TestFioJob(t *testing.T) {
-	if _, err := exec.LookPath("fio"); err != nil {
-		t.Skip("fio is not installed")
-	}
 	subject, err := Attach(t.Context(), Native, t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -33,21 +33,12 @@ func (s *Setup) windowRows(ctx context.Context) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	var faults, times []Row
-	for i, c := range cases {
-		var counts, milliseconds []float64
-		for _, cost := range samples[i] {
-			counts, milliseconds = append(counts, cost.faults), append(milliseconds, cost.milliseconds)
-		}
-		row := Row{Suite: "staged windows", Work: "open 32M, write 4k: minor faults", Subject: c.Name, Unit: Count}
-		row.Summary = Summarize(counts)
-		faults = append(faults, row)
-		row.Work, row.Unit, row.Summary = "open 32M, write 4k", Milliseconds, Summarize(milliseconds)
-		times = append(times, row)
-	}
-	compareRows(faults, cases[0].Name)
-	compareRows(times, cases[0].Name)
-	return append(faults, times...), nil
+	all := figureRows("staged windows", cases, samples,
+		figure[windowCost]{"open 32M, write 4k: minor faults", Count, func(c windowCost) float64 { return c.faults }},
+		figure[windowCost]{"open 32M, write 4k", Milliseconds, func(c windowCost) float64 { return c.milliseconds }},
+	)
+	compareRows(all, cases[0].Name)
+	return all, nil
 }
 
 // stagingWindowCost opens a file's first window. The stager is a new one, so that its memory has not been used before.

@@ -83,6 +83,28 @@ func (a *Attached) remove() error {
 	return os.RemoveAll(filepath.Dir(a.source))
 }
 
+// figure is one of several that a measurement gives.
+type figure[T any] struct {
+	work string
+	unit Unit
+	of   func(T) float64
+}
+
+// figureRows sums up samples, at [i] those of cases[i]: a row of each figure for each case.
+func figureRows[T any](suite string, cases []Case[T], samples [][]T, figures ...figure[T]) []Row {
+	var all []Row
+	for _, f := range figures {
+		for i, c := range cases {
+			var values []float64
+			for _, sample := range samples[i] {
+				values = append(values, f.of(sample))
+			}
+			all = append(all, Row{Suite: suite, Work: f.work, Subject: c.Name, Unit: f.unit, Summary: Summarize(values)})
+		}
+	}
+	return all
+}
+
 // rows sums up samples of one work, at [i] those of the i-th subject, with their ratios to the first.
 func rows(suite, work string, unit Unit, subjects []*Attached, samples [][]float64) []Row {
 	var all []Row

@@ -27,8 +27,7 @@ type CuFile struct {
 	calls     cufileCalls
 	info      CuFileInfo
 	maxPiece  int // bytes
-	log       *slog.Logger
-	told      sync.Map // what is in the log already
+	log       onceLog
 	home      cufileHome
 	overruled atomic.Int64
 	files     atomic.Int64 // registered and not deregistered
@@ -96,7 +95,7 @@ func OpenCuFile(o CuFileOptions) (*CuFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a folder for cuFile: %w", err)
 	}
-	c := &CuFile{log: o.Log, home: home}
+	c := &CuFile{log: onceLog{log: o.Log}, home: home}
 	if err := c.start(o.Library); err != nil {
 		return nil, errors.Join(err, home.remove())
 	}
@@ -181,7 +180,5 @@ func (c *CuFile) Close() error {
 // did the same without an error.
 func (c *CuFile) tell(err error) {
 	c.overruled.Add(1)
-	if _, told := c.told.LoadOrStore(err.Error(), true); !told {
-		c.log.Warn("cuFile failed and the kernel did its work; this is slower", "err", err)
-	}
+	c.log.warn("cuFile failed and the kernel did its work; this is slower", err)
 }

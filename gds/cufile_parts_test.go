@@ -272,15 +272,7 @@ func partStaging(t *testing.T) {
 	})
 	f := s.Open(b)
 	shuffled(t, f, want)
-	if err := f.Sync(true, nil); err != nil {
-		t.Fatal(err)
-	}
-	if l := f.Close(nil); l != nil {
-		t.Fatal(l)
-	}
-	if lost, err := s.Close(); lost != nil || err != nil {
-		t.Fatal(lost, err)
-	}
+	finish(t, s, f)
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func fakeFile(t *testing.T, moves func(n int, off, skip int64) (int, error)) (*c
 	t.Helper()
 	var log bytes.Buffer
 	fd := create(t, filepath.Join(t.TempDir(), "file"))
-	c := &CuFile{calls: &fakeCuFile{moves: moves}, maxPiece: 64 << 10, log: slog.New(slog.NewTextHandler(&log, nil))}
+	c := &CuFile{calls: &fakeCuFile{moves: moves}, maxPiece: 64 << 10, log: onceLog{log: slog.New(slog.NewTextHandler(&log, nil))}}
 	return &cufile{lib: c, direct: &direct{fd: fd}}, &log
 }
 

@@ -15,15 +15,14 @@ import (
 // several goroutines at once.
 type Engine struct {
 	choice Choice
-	log    *slog.Logger
+	log    onceLog
 	count  Counters
-	told   sync.Map // reasons that are in the log already
 }
 
 // New makes an engine. log gets, once each, the reasons why files don't use the
 // backend that choice would give them.
 func New(choice Choice, log *slog.Logger) *Engine {
-	return &Engine{choice: choice, log: log}
+	return &Engine{choice: choice, log: onceLog{log: log}}
 }
 
 // Choice is what the engine was made with.
@@ -34,9 +33,9 @@ func (e *Engine) Counters() *Counters { return &e.count }
 
 // Open makes a File of the regular file behind fd, which has to be open for
 // reading and writing, or for reading alone, without O_APPEND and O_DIRECT. A
-// File of one that is open for reading cannot write (EBADF), ever. fd stays the caller's,
-// who keeps it open until after Close. Open makes no system call unless direct
-// I/O is required: then its error says why it is not possible.
+// File of one that is open for reading cannot write (EBADF), ever. fd stays the
+// caller's, who keeps it open until after Close. Open makes no system call
+// unless direct I/O is required: then its error says why it is not possible.
 func (e *Engine) Open(fd int) (*File, error) {
 	f := &File{engine: e, fd: fd}
 	f.backend = sync.OnceValues(f.choose)
@@ -94,18 +93,11 @@ func (f *File) choose() (backend, error) {
 	d, err := openDirect(f.fd)
 	if err != nil {
 		if f.engine.choice == Auto {
-			f.engine.tell("direct I/O is not possible; such files go through the page cache", err)
+			f.engine.log.warn("direct I/O is not possible; such files go through the page cache", err)
 		}
 		return nil, err
 	}
 	return d, nil
-}
-
-// tell logs a message, once for each error.
-func (e *Engine) tell(message string, err error) {
-	if _, told := e.told.LoadOrStore(message+err.Error(), true); !told {
-		e.log.Warn(message, "err", err)
-	}
 }
 
 // Align is part of staging.Backing. The first call opens the file once more.
@@ -146,7 +138,7 @@ func (f *File) WriteDirect(p []byte, off int64) (int, error) {
 	if errors.Is(err, unix.EINVAL) {
 		if !f.refused.Swap(true) {
 			f.engine.count.fallbacks.Add(1)
-			f.engine.tell("a direct write was refused; such files are written through the page cache from now on", err)
+			f.engine.log.warn("a direct write was refused; such files are written through the page cache from now on", err)
 		}
 		return f.WriteBuffered(p, off)
 	}

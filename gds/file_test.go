@@ -40,9 +40,29 @@ func places(t *testing.T) map[string]string {
 	return p
 }
 
+// finish syncs and closes the only file of s, and s.
+func finish(t *testing.T, s *staging.Stager, f *staging.File) {
+	t.Helper()
+	if err := f.Sync(true, nil); err != nil {
+		t.Fatal(err)
+	}
+	if l := f.Close(nil); l != nil {
+		t.Fatal(l)
+	}
+	if lost, err := s.Close(); lost != nil || err != nil {
+		t.Fatal(lost, err)
+	}
+}
+
 func create(t *testing.T, path string) int {
 	t.Helper()
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
+	return reopen(t, path, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC)
+}
+
+// reopen opens a file until the test ends.
+func reopen(t *testing.T, path string, flags int) int {
+	t.Helper()
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,15 +130,7 @@ func TestStagedFilesAreEqual(t *testing.T) {
 				}
 				f := s.Open(b)
 				shuffled(t, f, want)
-				if err := f.Sync(true, nil); err != nil {
-					t.Fatal(err)
-				}
-				if l := f.Close(nil); l != nil {
-					t.Fatal(l)
-				}
-				if lost, err := s.Close(); lost != nil || err != nil {
-					t.Fatal(lost, err)
-				}
+				finish(t, s, f)
 				way, reason := b.Backend()
 				t.Logf("%s %q %+v %v; %s", way, reason, b.Align(), e.Counters().Rows(), log)
 				if err := b.Close(); err != nil {

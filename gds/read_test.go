@@ -14,21 +14,6 @@ import (
 	"tunefs/staging"
 )
 
-// reopen opens a file that is there.
-func reopen(t *testing.T, path string, flags int) int {
-	t.Helper()
-	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Close(fd); err != nil {
-			t.Error(err)
-		}
-	})
-	return fd
-}
-
 func TestReadOnlyFiles(t *testing.T) {
 	for name, dir := range places(t) {
 		t.Run(name, func(t *testing.T) {

@@ -35,6 +35,7 @@ demo)
 test)
 	need gcc gcc # the race detector needs cgo
 	need_compiler gcc
+	need fio fio
 	need fusermount3 fuse3
 	need gawk gawk
 	need python3 python3

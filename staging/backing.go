@@ -40,8 +40,8 @@ type DirectReader interface {
 	Size() int64
 }
 
-// Alignment is what direct reads and writes want, in bytes, powers of two. With a zero
-// Offset there is no direct path and WriteDirect is never called.
+// Alignment is what direct reads and writes want, in bytes, powers of two. With
+// a zero Offset there is no direct path and WriteDirect is never called.
 type Alignment struct {
 	Memory int64 // of the buffer's address; more than PageSize counts as no direct path
 	Offset int64 // of place and length in the file

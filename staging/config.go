@@ -52,6 +52,14 @@ type Config struct {
 	chunk int64 // tests: what is read ahead at once, in bytes
 }
 
+// Defaults of Config.
+const (
+	DefaultWindowSize = 32 << 20
+	DefaultMemory     = 256 << 20
+	DefaultWorkers    = 4
+	DefaultAge        = 5 * time.Second
+)
+
 // Limits of Config.
 const (
 	MinWindow = 64 << 10
@@ -67,10 +75,10 @@ const mostChunk = 2 << 20
 
 // withDefaults fills in what is not set and refuses what cannot be.
 func (c Config) withDefaults() (Config, error) {
-	def(&c.WindowSize, 32<<20)
-	def(&c.Memory, max(256<<20, 2*c.WindowSize))
-	def(&c.Workers, 4)
-	def(&c.Age, 5*time.Second)
+	def(&c.WindowSize, DefaultWindowSize)
+	def(&c.Memory, max(DefaultMemory, 2*c.WindowSize))
+	def(&c.Workers, DefaultWorkers)
+	def(&c.Age, DefaultAge)
 	def(&c.MaxPiece, 16<<20)
 	def(&c.MinDirect, 1<<20)
 	def(&c.Bypass, 4<<20)

@@ -54,7 +54,8 @@ func (f *File) tryBypass(p []byte, off int64) (int, error) {
 
 // WriteThrough writes p at off to the backing file, directly if it is aligned:
 // what is staged of the range is flushed first, and stays in charge if that
-// fails. It is for writers that say so (O_DIRECT). Errors are those of WriteAt and Flush.
+// fails. It is for writers that say so (O_DIRECT). Errors are those of WriteAt
+// and Flush.
 func (f *File) WriteThrough(p []byte, off int64, cancel <-chan struct{}) (int, error) {
 	if _, err := rangeOf(off, int64(len(p))); err != nil {
 		return 0, err

@@ -26,28 +26,20 @@ type stagingFlags struct {
 	direct  bool // reads
 }
 
-// The defaults of stagingFlags.
-const (
-	defaultWindow  = 32 << 20
-	defaultMemory  = 256 << 20
-	defaultAfter   = 5 * time.Second
-	defaultWorkers = 4
-
-	// readAhead is how far direct reads go ahead of a program.
-	readAhead = 32 << 20
-)
+// readAhead is how far direct reads go ahead of a program, in bytes.
+const readAhead = 32 << 20
 
 // flags are those that fill in s, at their defaults.
 func (s *stagingFlags) flags() *pflag.FlagSet {
-	*s = stagingFlags{window: defaultWindow, memory: defaultMemory}
+	*s = stagingFlags{window: staging.DefaultWindowSize, memory: staging.DefaultMemory}
 	own := pflag.NewFlagSet("staged", pflag.ContinueOnError)
 	own.SortFlags = false
 	own.Var(&s.window, "stage-size", "staged: range of a file that is gathered before it is written;\n0 leaves gathering to the kernel alone")
 	own.Var(&s.memory, "stage-memory", "staged: the most memory that data waits in")
 	own.Var((*backendValue)(&s.backend), "backend", "staged: auto, direct (O_DIRECT) or buffered")
 	own.Var(&s.flushOn, "flush-on", "staged: close writes out before close(2) returns, and has it\nreport errors; idle does neither")
-	own.DurationVar(&s.after, "flush-after", defaultAfter, "staged: how long (`TIME`) data waits at most; 0s: till its window\nis full, or its file closed")
-	own.IntVar(&s.workers, "flush-workers", defaultWorkers, "staged: how many windows are written at once (`N`)")
+	own.DurationVar(&s.after, "flush-after", staging.DefaultAge, "staged: how long (`TIME`) data waits at most; 0s: till its window\nis full, or its file closed")
+	own.IntVar(&s.workers, "flush-workers", staging.DefaultWorkers, "staged: how many windows are written at once (`N`)")
 	own.BoolVar(&s.direct, "direct-reads", false, "staged: read large files ahead with O_DIRECT, so that their data\nis not in the page cache twice")
 	return own
 }
